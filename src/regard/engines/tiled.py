@@ -1,0 +1,187 @@
+"""Exact attention in linear memory: the online softmax, tile by tile, in NumPy.
+
+The score matrix is never formed. A block of queries walks along the keys in tiles and carries, for
+each query, three things: the largest score so far m, the sum l of exp(score - m), and the sum of
+the values weighted alike. When a tile brings a larger score, what was carried is scaled by
+exp(m_old - m_new), and the result is that of the whole row. Tiles that no query of the block sees
+are not visited, tiles that all see whole run bare, only those at an edge compare.
+
+Sources: Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018; Rabe & Staats,
+"Self-attention Does Not Need O(n²) Memory", 2021; Dao et al., "FlashAttention", 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..problem import Array, Index, Problem, Result, narrow
+
+TILE_BYTES = 2**19  # one tile of scores stays in a second-level cache
+BLOCK = 128  # queries that walk together
+
+
+def run(problem: Problem, tile: tuple[int, int] | None = None) -> Result:
+    """The output, lse, and the weights on demand; `tile` is (queries, keys)."""
+    block, width = tile or tile_shape(problem)
+    output = np.empty(problem.output_shape, problem.query.dtype)
+    maximum = np.empty(problem.shape[:-1], problem.dtype)  # (*lead, H, Nq)
+    total = np.empty(problem.shape[:-1], problem.dtype)
+    with np.errstate(all="ignore"):
+        for index in np.ndindex(problem.shape[:-2]):
+            head = _Head(problem, index)
+            for rows in _slices(0, problem.shape[-2], block):
+                m, l, blend = _attend(head, rows, width)
+                output[index][rows] = np.where(l > 0, blend / l, blend)
+                maximum[index][rows], total[index][rows] = m[:, 0], l[:, 0]
+        lse = np.where(maximum == -np.inf, 0, maximum) + np.log(total)
+        reciprocal = np.where(total == 0, 0, 1 / total)
+
+    def weights_of(index: Index, rows: Array, columns: Array) -> Array:
+        head = _Head(problem, index)
+        m, r = maximum[index][rows, None], reciprocal[index][rows, None]
+        with np.errstate(all="ignore"):
+            return _weights(head, rows, columns, m, r, (block, width))
+
+    return Result(output, lse, weights_of)
+
+
+def tile_shape(problem: Problem) -> tuple[int, int]:
+    """(queries, keys) of a tile; few queries walk in wider tiles."""
+    block = max(1, min(BLOCK, problem.shape[-2]))
+    return block, TILE_BYTES // (block * problem.dtype.itemsize)
+
+
+def memory(problem: Problem) -> int:
+    """Bytes beside inputs and output at the peak, about: tiles, one head's copies, row statistics."""
+    block, width = tile_shape(problem)
+    tiles = 2 * block * min(width, problem.shape[-1])
+    copies = sum(
+        x.shape[-2] * x.shape[-1]
+        for x in (problem.key, problem.value)
+        if x.dtype != problem.dtype or not x[..., :1, :, :].flags.c_contiguous
+    )
+    statistics = 4 * prod(problem.shape[:-1])
+    return (tiles + copies + statistics) * problem.dtype.itemsize
+
+
+class _Head:
+    """What one query head reads, ready for products, and the scores of any tile of it."""
+
+    def __init__(self, problem: Problem, index: Index) -> None:
+        *lead, h = index
+        group = problem.query.shape[-3] // problem.key.shape[-3]
+        read = (*lead, h // group)
+        self.q = problem.query[index]  # (Nq, D)
+        self.k = _dense(problem.key[read], problem.dtype)  # (Nk, D)
+        self.v = _dense(problem.value[read], problem.dtype)  # (Nk, Dv)
+        self.finite = np.isfinite(self.v).all(axis=1)  # (Nk,)
+        self.scale = problem.dtype.type(problem.scale)
+        self.softcap = problem.softcap and problem.dtype.type(problem.softcap)
+        self.bias = None if problem.bias is None else problem.bias[index]
+        self.slope = 0.0 if problem.alibi is None else problem.alibi.slopes[h]
+        self.sink = -np.inf if problem.sinks is None else narrow(problem.sinks[h], problem.dtype)
+        self.array = None if problem.array is None else problem.array[index]
+        self.lo = None if problem.lo is None else problem.lo[index]
+        self.hi = None if problem.hi is None else problem.hi[index]
+        self.scratch = np.empty(0, problem.dtype)
+        self.start = int(np.broadcast_to(problem.start, problem.lead)[tuple(lead)])
+
+    def tiles(self, rows: slice, width: int) -> Iterator[slice]:
+        """The tiles that some query of the block sees."""
+        first, last = 0, len(self.k)
+        if self.lo is not None and self.hi is not None:
+            lo, hi = self.lo[rows], self.hi[rows]
+            seeing = lo < hi
+            first, last = lo.min(where=seeing, initial=last), hi.max(where=seeing, initial=0)
+        return _slices(int(first), int(last), width)
+
+    def scores(self, rows: slice, columns: slice) -> Array:
+        """One tile: scale · q·kᵀ, soft cap, bias; a hidden pair is -inf."""
+        n, w = rows.stop - rows.start, columns.stop - columns.start
+        if self.scratch.size < n * w:
+            self.scratch = np.empty(n * w, self.k.dtype)
+        s: Array = self.scratch[: n * w].reshape(n, w)  # used again for each tile: no page is new
+        np.matmul(self.q[rows] * self.scale, self.k[columns].T, out=s)
+        if self.softcap:
+            s = self.softcap * np.tanh(s / self.softcap)
+        if self.bias is not None:
+            bias = narrow(self.bias[rows, columns], s.dtype)
+            s += bias
+            np.copyto(s, -np.inf, where=bias == -np.inf)
+        i = np.arange(rows.start, rows.stop)[:, None]
+        j = np.arange(columns.start, columns.stop)
+        if self.slope:
+            s -= narrow(self.slope * abs(self.start + i - j), s.dtype)
+        if self.array is not None:
+            np.copyto(s, -np.inf, where=~self.array[rows, columns])
+        if self.lo is not None and self.hi is not None:
+            lo, hi = self.lo[rows, None], self.hi[rows, None]
+            early = max(int(lo.max()) - columns.start, 0)  # before it, some query does not see yet
+            late = max(int(hi.min()) - columns.start, 0)  # from it on, some query sees no more
+            np.copyto(s[:, :early], -np.inf, where=j[:early] < lo)
+            np.copyto(s[:, late:], -np.inf, where=j[late:] >= hi)
+        return s
+
+
+def _attend(head: _Head, rows: slice, width: int) -> tuple[Array, Array, Array]:
+    """A block of queries walks along its tiles: (maximum, sum, weighted values)."""
+    n, dtype = rows.stop - rows.start, head.k.dtype
+    m = np.full((n, 1), head.sink, dtype)  # a sink is a logit without a value
+    l = np.full((n, 1), head.sink > -np.inf, dtype)  # noqa: E741
+    blend = np.zeros((n, head.v.shape[1]), dtype)
+    for columns in head.tiles(rows, width):
+        s = head.scores(rows, columns)
+        top = np.maximum(m, s.max(axis=1, keepdims=True))
+        shift = np.where(top == -np.inf, 0, top)  # nothing seen yet: any shift will do
+        carry = np.exp(m - shift)
+        visible = None if head.finite[columns].all() else s != -np.inf
+        s -= shift
+        p = np.exp(s, out=s)
+        l = l * carry + p.sum(axis=1, keepdims=True)  # noqa: E741
+        blend *= carry
+        blend += _weigh(p, head.v[columns], visible)
+        m = top
+    return m, l, blend
+
+
+def _weigh(p: Array, v: Array, visible: Array | None) -> Array:
+    """p @ v; where a value is not finite, pair by pair, so that a hidden one counts for nothing."""
+    if visible is None:
+        return p @ v
+    finite = np.isfinite(v)
+    total: Array = p @ np.where(finite, v, 0)
+    for j in np.flatnonzero(~finite.all(axis=1)):
+        rest = np.where(finite[j], 0, p[:, j, None] * v[j])
+        total += np.where(visible[:, j, None], rest, 0)
+    return total
+
+
+def _weights(
+    head: _Head, rows: Array, columns: Array, m: Array, r: Array, tile: tuple[int, int]
+) -> Array:
+    """Weights of some rows and columns, from the very tiles that the output was computed in."""
+    weights = np.zeros((len(rows), len(columns)), head.k.dtype)
+    block, width = tile
+    for first in np.unique(rows // block) * block:
+        inside = slice(int(first), int(min(first + block, len(head.q))))
+        at = np.flatnonzero((rows >= inside.start) & (rows < inside.stop))
+        shift = np.where(m[at] == -np.inf, 0, m[at])
+        for seen in head.tiles(inside, width):
+            there = np.flatnonzero((columns >= seen.start) & (columns < seen.stop))
+            if len(there):
+                s = head.scores(inside, seen)[np.ix_(rows[at] - first, columns[there] - seen.start)]
+                weights[np.ix_(at, there)] = np.where(s == -np.inf, 0, np.exp(s - shift) * r[at])
+    return weights
+
+
+def _dense(x: Array, dtype: np.dtype[Any]) -> Array:
+    """x in row-major order, without a copy where it is so already."""
+    return np.ascontiguousarray(x, dtype)
+
+
+def _slices(start: int, stop: int, step: int) -> Iterator[slice]:
+    return (slice(i, min(i + step, stop)) for i in range(start, stop, step))

@@ -1,0 +1,59 @@
+"""What several test files share: the engines, random calls, and how two results are compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from regard import reference
+
+ENGINES = ["reference", "tiled"]
+EPSILON = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
+
+
+def draw(seed, *shapes, dtype=np.float64, low=-2.0, high=2.0):
+    """Uniform arrays of the shapes."""
+    rng = np.random.default_rng(seed)
+    return [rng.uniform(low, high, shape).astype(dtype) for shape in shapes]
+
+
+def draw_call(seed, *, lead=(2,), H=3, Hkv=None, Nq=7, Nk=7, D=5, Dv=11, dtype=np.float64):
+    """Query, key and value of distinct prime sizes."""
+    Hkv = H if Hkv is None else Hkv
+    return draw(seed, (*lead, H, Nq, D), (*lead, Hkv, Nk, D), (*lead, Hkv, Nk, Dv), dtype=dtype)
+
+
+def truth(query, key, value, **options) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Output, weights and lse in float64."""
+    wide = (x.astype(np.float64) for x in (query, key, value))
+    return reference.scaled_dot_product_attention(*wide, **options)
+
+
+def assert_same_pattern(actual: Any, expected: Any) -> None:
+    """NaN, +inf and -inf in the same places: compared before any number is."""
+    for name, where in (("NaN", np.isnan), ("+inf", np.isposinf), ("-inf", np.isneginf)):
+        np.testing.assert_array_equal(
+            where(np.asarray(actual, np.float64)),
+            where(np.asarray(expected, np.float64)),
+            err_msg=f"places of {name}",
+        )
+
+
+def assert_close(actual: Any, expected: Any, tolerance: float) -> None:
+    """Patterns first, then the largest absolute difference of the finite numbers."""
+    actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
+    assert actual.shape == expected.shape
+    assert_same_pattern(actual, expected)
+    finite = np.isfinite(expected)
+    difference = np.abs(actual[finite] - expected[finite]).max(initial=0)
+    assert difference <= tolerance, f"differs by {difference}, tolerance {tolerance}"
+
+
+def largest_score(query, key) -> float:
+    """max |score|, for the accuracy rule."""
+    with np.errstate(all="ignore"):
+        group = query.shape[-3] // key.shape[-3]
+        k = np.repeat(key.astype(np.float64), group, axis=-3)
+        scores = query.astype(np.float64) @ k.swapaxes(-2, -1) / query.shape[-1] ** 0.5
+    return float(np.abs(scores[np.isfinite(scores)]).max(initial=0))
