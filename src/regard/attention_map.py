@@ -97,7 +97,7 @@ class Weights:
 
     def __getitem__(self, index: Any) -> Any:
         # An array of items without size costs nothing, and tells what NumPy makes of the index.
-        shape = np.broadcast_to(np.zeros((), np.dtype([])), self.shape)[index].shape
+        shape = np.broadcast_to(np.zeros((), "V0"), self.shape)[index].shape
         self._refuse_beyond_limit(shape)
         parts = _one_for_each_axis(index, self.ndim)
         arrays = [part for part in parts if isinstance(part, np.ndarray)]

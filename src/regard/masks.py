@@ -22,7 +22,7 @@ from .reference import Array
 
 __all__ = ["Mask", "causal", "documents", "interval", "lengths", "prefix", "window"]
 
-Bounds = tuple[Array, Array]
+Bounds = tuple[Any, Any]  # two int64 arrays or numbers that broadcast
 FAR = 2**62  # more than the distance of any position from any key
 
 
@@ -110,7 +110,8 @@ def lengths(n: Any, start: Any = 0) -> Mask:
     """
     n, start = _ints("n", n), _ints("start", start)
     if np.any(n < 0) or np.any(start < 0):
-        raise ValueError(f"n and start must be 0 or more, got n {n.tolist()}, start {start.tolist()}")
+        got = f"got n {n.tolist()}, start {start.tolist()}"
+        raise ValueError(f"n and start must be 0 or more, {got}")
     return _Lengths(n, start)
 
 
@@ -176,7 +177,8 @@ def interval(lo: Any, hi: Any) -> Mask:
     --------
     >>> import numpy as np, regard
     >>> q = k = v = np.eye(3)
-    >>> np.asarray(regard.look(q, k, v, mask=regard.masks.interval([0, 0, 1], [1, 2, 2])).weights) > 0
+    >>> mask = regard.masks.interval([0, 0, 1], [1, 2, 2])
+    >>> np.asarray(regard.look(q, k, v, mask=mask).weights) > 0
     array([[ True, False, False],
            [ True,  True, False],
            [False,  True, False]])
@@ -302,7 +304,7 @@ class Intersection(Mask):
         return lo, hi
 
     def sees(self, p: Array, j: Array) -> Array:
-        seen = np.bool_(True) if self.array is None else self.array
+        seen: Any = True if self.array is None else self.array
         for part in self.parts:
             seen = seen & part.sees(p, j)
         return seen
@@ -312,26 +314,26 @@ class Intersection(Mask):
         return np.minimum.reduce(np.broadcast_arrays(*ends)) if ends else None
 
 
-def _intersection(mask: Mask, other: Mask | Array) -> Mask:
-    parts: tuple[Mask, ...] = ()
-    array: Array | None = None
-    for side in (mask, other):
+def _intersection(*sides: Mask | Array) -> Mask:
+    parts: list[Mask] = []
+    array: Any = None
+    for side in sides:
+        more: Any = side
         if isinstance(side, Intersection):
-            parts, side = (*parts, *side.parts), side.array
+            parts, more = [*parts, *side.parts], side.array
         elif isinstance(side, Mask):
-            parts, side = (*parts, side), None
+            parts, more = [*parts, side], None
         elif not isinstance(side, np.ndarray) or side.dtype != bool:
             what = f"{side.dtype} array" if isinstance(side, np.ndarray) else type(side).__name__
             raise TypeError(f"& takes masks and bool arrays (True = seen), got {what}")
-        if side is not None:
-            array = side if array is None else array & side
-    kinds = {type(part) for part in parts}
-    if _Prefix in kinds and _Causal in kinds:
+        if more is not None:
+            array = more if array is None else array & more
+    if {_Prefix, _Causal} <= {type(part) for part in parts}:
         raise ValueError(
             "prefix is causal but for its prefix, and causal would hide that prefix again: "
             "use prefix without causal, got both"
         )
-    return Intersection(parts, array)
+    return Intersection(tuple(parts), array)
 
 
 def _is_int(x: Any) -> bool:

@@ -86,7 +86,7 @@ def check(
     shape = (*query.shape[:-1], key.shape[-2])
     if not isinstance(causal, (bool, np.bool_)):
         raise TypeError(f"causal must be True or False, got {causal!r}")
-    mask, array = _check_mask(mask, causal, shape)
+    mask, array = _check_mask(mask, bool(causal), shape)
     bias, alibi = _check_bias(bias, shape)
     start = _start(align, mask, alibi, shape)
     lo, hi = _bounds(mask, start, shape)
@@ -114,7 +114,7 @@ def check_out(out: Any, problem: Problem, *inputs: Any) -> None:
         raise ValueError(f"out must not overlap itself, got strides {out.strides} for {out.shape}")
     for x in inputs:
         if isinstance(x, np.ndarray) and _share_memory(out, x):
-            raise ValueError("out must not overlap an input, got an array that shares memory with one")
+            raise ValueError("out must not overlap an input, got one that shares memory")
 
 
 # ------------------------------------------------------------------------- query, key, value
@@ -170,7 +170,9 @@ def _check_shapes(query: Array, key: Array, value: Array) -> None:
     if query.shape[-1] == 0:
         raise ValueError(f"the head size D must be at least 1, {got}")
     if key.shape[-1] != query.shape[-1]:
-        raise ValueError(f"key must have the query's head size, got key {key.shape} for query {query.shape}")
+        raise ValueError(
+            f"key must have the query's head size, got key {key.shape} for query {query.shape}"
+        )
     if key.shape[-2] != value.shape[-2]:
         raise ValueError(f"key and value must hold the same number of tokens, {got}")
     if query.ndim > 2:
@@ -199,9 +201,7 @@ def _share_lead(query: Array, key: Array, value: Array) -> tuple[Array, Array, A
 # --------------------------------------------------------------------------- mask and bias
 
 
-def _check_mask(
-    mask: Any, causal: bool, shape: Index
-) -> tuple[Mask | Array | None, Array | None]:
+def _check_mask(mask: Any, causal: bool, shape: Index) -> tuple[Mask | Array | None, Array | None]:
     """The whole mask, and the bool array in it."""
     if mask is not None and not isinstance(mask, Mask):
         _check_mask_array(mask, shape)
@@ -265,9 +265,7 @@ def _check_per_head(name: str, x: Array, H: int) -> None:
         raise ValueError(f"{name} must hold one number for each query head, ({H},), got {x.shape}")
 
 
-def _start(
-    align: Any, mask: Mask | Array | None, alibi: Alibi | None, shape: Index
-) -> Array:
+def _start(align: Any, mask: Mask | Array | None, alibi: Alibi | None, shape: Index) -> Array:
     Nq, Nk = shape[-2:]
     structured = mask if isinstance(mask, Mask) else None
     counts = alibi is not None or (structured is not None and structured.counts_positions)
@@ -340,7 +338,7 @@ def _sinks(sinks: Any, H: int) -> Array | None:
 
 
 def _overlaps_itself(x: Array) -> bool:
-    """Whether two elements of x may lie in one place: strides that do not clear what they step over."""
+    """Whether two elements of x may share a place: a stride does not clear what it steps over."""
     if x.size <= 1:
         return False
     extent = x.itemsize
@@ -353,6 +351,6 @@ def _overlaps_itself(x: Array) -> bool:
 
 def _share_memory(a: Array, b: Array) -> bool:
     try:
-        return np.shares_memory(a, b, max_work=10_000)
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True

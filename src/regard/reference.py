@@ -91,7 +91,7 @@ def _attend(q: Array, k: Array, v: Array, do_mask: bool = False) -> tuple[Array,
     """The heart of it: scores, weights, and the weighted sum of the values."""
     scores = q @ k.swapaxes(-2, -1) / np.sqrt(k.shape[-1])  # (..., Nq, Nk)
     if do_mask:  # a token sees itself and what came before it
-        seen = np.tri(*scores.shape[-2:], dtype=bool)  # (Nq, Nk)
+        seen = np.tri(*scores.shape[-2:]) > 0  # (Nq, Nk)
         scores = np.where(seen, scores, -np.inf)
     weights = softmax_lastdim(scores)  # each row sums to 1
     return weights @ v, weights  # (..., Nq, HV), (..., Nq, Nk)
@@ -128,7 +128,12 @@ def multihead_attention_list(
 
 
 def multihead_cross_attention_list(
-    xq: Array, xv: Array, Wqs: Sequence[Array], Wks: Sequence[Array], Wvs: Sequence[Array], Wp: Array
+    xq: Array,
+    xv: Array,
+    Wqs: Sequence[Array],
+    Wks: Sequence[Array],
+    Wvs: Sequence[Array],
+    Wp: Array,
 ) -> Array:
     """Many heads whose queries come from `xq` (B, Nq, D), keys and values from `xv` (B, Nv, D)."""
     return _heads_side_by_side(xq, xv, Wqs, Wks, Wvs, Wp, do_mask=False)
@@ -145,8 +150,7 @@ def _heads_side_by_side(
 ) -> Array:
     if not len(Wqs) == len(Wks) == len(Wvs) > 0:
         raise ValueError(
-            "there must be one Wq, Wk and Wv a head, "
-            f"got {len(Wqs)}, {len(Wks)} and {len(Wvs)}"
+            f"there must be one Wq, Wk and Wv a head, got {len(Wqs)}, {len(Wks)} and {len(Wvs)}"
         )
     heads = []
     for Wq, Wk, Wv in zip(Wqs, Wks, Wvs, strict=True):
@@ -158,9 +162,7 @@ def _heads_side_by_side(
     return glued @ Wp  # (B, Nq, D)
 
 
-def multihead_attention_vec(
-    x: Array, W: Array, NH: int, Wp: Array, do_mask: bool = False
-) -> Array:
+def multihead_attention_vec(x: Array, W: Array, NH: int, Wp: Array, do_mask: bool = False) -> Array:
     """Many heads in one product: W (D, 3·D) holds all Qs, then all Ks, then all Vs.
 
     Parameters
@@ -256,7 +258,9 @@ def _check_projections(xq: Array, xv: Array, Wq: Array, Wk: Array, Wv: Array) ->
     for name, W, x in (("Wq", Wq, xq), ("Wk", Wk, xv), ("Wv", Wv, xv)):
         _check_axes(name, W, 2)
         if np.ndim(x) < 2 or W.shape[0] != x.shape[-1]:
-            raise ValueError(f"{name} must have x's depth as its rows, got {W.shape} for x {x.shape}")
+            raise ValueError(
+                f"{name} must have x's depth as its rows, got {W.shape} for x {x.shape}"
+            )
     if Wq.shape[1] != Wk.shape[1]:
         raise ValueError(f"Wq and Wk must have one head size, got {Wq.shape} and {Wk.shape}")
 
@@ -284,6 +288,8 @@ def lengths_sees(j: Array, n: Array, start: Array) -> Array:
 
 def documents_sees(p: Array, j: Array, ids: Array) -> Array:
     """ids (*lead, 1, 1, Nk); a query that lies beside the keys has no document."""
+    if ids.shape[-1] == 0:
+        return np.zeros(np.broadcast_shapes(p.shape, ids.shape), bool)
     beside = (p < 0) | (p >= ids.shape[-1])
     lead = np.broadcast_shapes(p.shape[:-1], ids.shape[:-1])
     ids = np.broadcast_to(ids, (*lead, ids.shape[-1]))
@@ -394,9 +400,9 @@ def scaled_dot_product_attention(
     v = np.repeat(v, group, axis=-3)  # (*lead, H, Nk, Dv)
 
     # Scores: scale · q·kᵀ, then the soft cap, then the bias.
-    scale = narrow(1 / np.sqrt(D) if scale is None else scale, dtype)
+    factor = narrow(1 / np.sqrt(D) if scale is None else scale, dtype)
     with np.errstate(all="ignore"):
-        scores = (scale * q) @ k.swapaxes(-2, -1)  # (*lead, H, Nq, Nk)
+        scores = (factor * q) @ k.swapaxes(-2, -1)  # (*lead, H, Nq, Nk)
         if softcap is not None:
             cap = narrow(softcap, dtype)
             scores = cap * np.tanh(scores / cap)
@@ -413,7 +419,8 @@ def scaled_dot_product_attention(
     scores = np.where(visible, scores, -np.inf)
 
     # Softmax, with the sinks as one more logit a head that has no value.
-    sink = np.full((H, 1, 1), -np.inf, dtype) if sinks is None else narrow(sinks, dtype)[:, None, None]
+    none = np.full(H, -np.inf)
+    sink = narrow(none if sinks is None else sinks, dtype)[:, None, None]  # (H, 1, 1)
     maximum = np.maximum(scores.max(axis=-1, keepdims=True, initial=-np.inf), sink)
     shift = np.where(maximum == -np.inf, 0, maximum)  # a row with nothing to see
     with np.errstate(all="ignore"):
@@ -462,7 +469,7 @@ def narrow(x: Any, dtype: Any) -> Array:
 def _check_call(query: Array, key: Array, value: Array) -> None:
     shapes = f"got query {query.shape}, key {key.shape}, value {value.shape}"
     if not query.ndim == key.ndim == value.ndim >= 2:
-        raise ValueError(f"query, key and value must have the same number of axes, 2 or more, {shapes}")
+        raise ValueError(f"query, key and value must have the same axes, 2 or more, {shapes}")
     if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
         raise ValueError(f"key must have the query's head size, at least 1, {shapes}")
     if key.shape[-2] != value.shape[-2]:
@@ -470,4 +477,4 @@ def _check_call(query: Array, key: Array, value: Array) -> None:
     if query.ndim > 2:
         H, Hkv = query.shape[-3], key.shape[-3]
         if value.shape[-3] != Hkv or (H % Hkv if Hkv else H):
-            raise ValueError(f"the query's heads must be a multiple of the key's and value's, {shapes}")
+            raise ValueError(f"the query's heads must be a multiple of the key's, {shapes}")

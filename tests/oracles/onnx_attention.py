@@ -36,7 +36,7 @@ def cases() -> list[Case]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # onnx's own reference divides by zero in a few of them
         import onnx.backend.test.case.node as node
-        import onnx.backend.test.case.node.attention
+        import onnx.backend.test.case.node.attention  # noqa: F401
     return [_case(c) for c in node._NodeTestCases if c.model.graph.node[0].op_type == "Attention"]
 
 
@@ -47,9 +47,9 @@ def _case(case) -> Case:
     given, expected = case.data_sets[0]
     names = [name for name in node.input if name]
     outputs = [name for name in node.output if name]
-    formal = "Q K V attn_mask past_key past_value nonpad_kv_seqlen".split()
+    formal = ["Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"]
     roles = {name: formal[i] for i, name in enumerate(node.input) if name}
-    results = "Y present_key present_value qk_matmul_output".split()
+    results = ["Y", "present_key", "present_value", "qk_matmul_output"]
     out_roles = {name: results[i] for i, name in enumerate(node.output) if name}
     return Case(
         case.name,

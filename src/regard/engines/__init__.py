@@ -56,7 +56,5 @@ ENGINES = {
     "reference": Engine(
         "reference", "NumPy, the whole score matrix formed", _run_reference, _reference_memory
     ),
-    "tiled": Engine(
-        "tiled", "NumPy, online softmax tile by tile", tiled.run, tiled.memory
-    ),
+    "tiled": Engine("tiled", "NumPy, online softmax tile by tile", tiled.run, tiled.memory),
 }

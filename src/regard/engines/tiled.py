@@ -34,7 +34,7 @@ def run(problem: Problem, tile: tuple[int, int] | None = None) -> Result:
         for index in np.ndindex(problem.shape[:-2]):
             head = _Head(problem, index)
             for rows in _slices(0, problem.shape[-2], block):
-                m, l, blend = _attend(head, rows, width)
+                m, l, blend = _attend(head, rows, width)  # noqa: E741
                 output[index][rows] = np.where(l > 0, blend / l, blend)
                 maximum[index][rows], total[index][rows] = m[:, 0], l[:, 0]
         lse = np.where(maximum == -np.inf, 0, maximum) + np.log(total)
@@ -56,7 +56,7 @@ def tile_shape(problem: Problem) -> tuple[int, int]:
 
 
 def memory(problem: Problem) -> int:
-    """Bytes beside inputs and output at the peak, about: tiles, one head's copies, row statistics."""
+    """Bytes beside inputs and output at the peak, about: tiles, a head's copies, statistics."""
     block, width = tile_shape(problem)
     tiles = 2 * block * min(width, problem.shape[-1])
     copies = sum(
@@ -138,7 +138,7 @@ def _attend(head: _Head, rows: slice, width: int) -> tuple[Array, Array, Array]:
         top = np.maximum(m, s.max(axis=1, keepdims=True))
         shift = np.where(top == -np.inf, 0, top)  # nothing seen yet: any shift will do
         carry = np.exp(m - shift)
-        visible = None if head.finite[columns].all() else s != -np.inf
+        visible = None if head.finite[columns].all() else np.asarray(s != -np.inf)
         s -= shift
         p = np.exp(s, out=s)
         l = l * carry + p.sum(axis=1, keepdims=True)  # noqa: E741

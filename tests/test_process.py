@@ -1,0 +1,116 @@
+"""What a call does to the process around it: Ctrl-C, fork, threads, imports."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+from helpers import draw_call
+
+import regard
+
+INTERRUPTED = """
+    import signal, threading, time
+    import numpy as np, regard
+    x = np.zeros((1, 64, 8192, 64), np.float32)
+    sent = []
+    def interrupt():
+        sent.append(time.perf_counter())
+        signal.raise_signal(signal.SIGINT)
+    threading.Timer(0.5, interrupt).start()
+    try:
+        regard.attention(x, x, x, engine="tiled")
+    except KeyboardInterrupt:
+        waited = time.perf_counter() - sent[0]
+    y = np.ones((2, 3), np.float32)
+    assert np.array_equal(regard.attention(y, y, y), y)
+    print(waited)
+"""
+
+
+def run_python(code, **options):
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, check=True, **options,
+    ).stdout  # fmt: skip
+
+
+def test_ctrl_c_stops_a_long_call_and_the_next_one_works():
+    assert float(run_python(INTERRUPTED)) < 2  # 0.2 s on a quiet machine; not a timing
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_computes_the_same():
+    q, k, v = draw_call(1, Nq=53, Nk=301, dtype=np.float32)
+    expected = regard.attention(q, k, v)
+    child = run_python("""
+        import os, numpy as np, regard
+        x = np.random.default_rng(0).standard_normal((2, 53, 17), dtype=np.float32)
+        expected = regard.attention(x, x, x)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if np.array_equal(regard.attention(x, x, x), expected) else 1)
+        print(os.waitpid(pid, 0)[1])
+    """)
+    assert child.strip() == "0"
+    np.testing.assert_array_equal(regard.attention(q, k, v), expected)
+
+
+def test_import_starts_no_thread_and_loads_no_optional_package():
+    loaded = run_python("""
+        import sys, threading
+        import numpy
+        before = threading.active_count()
+        import regard
+        assert threading.active_count() == before
+        optional = {"safetensors", "tokenizers", "typer", "rich", "platformdirs", "ml_dtypes",
+                    "matplotlib", "torch", "onnx", "huggingface_hub"}
+        print(sorted(optional & set(sys.modules)))
+    """)
+    assert loaded.strip() == "[]"
+
+
+def test_numpy_s_error_state_is_left_as_it_was():
+    q, k, v = draw_call(2)
+    before = np.geterr()
+    regard.attention(q, k, v, causal=True)
+    assert np.geterr() == before
+
+
+class TestThreads:
+    @pytest.fixture(autouse=True)
+    def _restore(self, monkeypatch):
+        monkeypatch.setattr(regard.threads, "_chosen", None)
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+    def test_default_is_the_cores_of_the_process(self):
+        assert regard.get_num_threads() == len(os.sched_getaffinity(0))
+
+    @pytest.mark.parametrize(("text", "n"), [("3", 3), ("5,2", 5), (" 2 ", 2)])
+    def test_omp_num_threads(self, monkeypatch, text, n):
+        monkeypatch.setenv("OMP_NUM_THREADS", text)
+        assert regard.get_num_threads() == n
+
+    @pytest.mark.parametrize("text", ["", "0", "-1", "many"])
+    def test_nonsense_in_the_environment_is_ignored(self, monkeypatch, text):
+        default = regard.get_num_threads()
+        monkeypatch.setenv("OMP_NUM_THREADS", text)
+        assert regard.get_num_threads() == default
+
+    def test_setting_it_wins_in_every_thread(self, monkeypatch):
+        monkeypatch.setenv("OMP_NUM_THREADS", "3")
+        regard.set_num_threads(7)
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(regard.get_num_threads()))
+        thread.start()
+        thread.join()
+        assert seen == [7]
+
+    @pytest.mark.parametrize(("n", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError),
+                                              (True, TypeError), (None, TypeError)])  # fmt: skip
+    def test_errors(self, n, error):
+        with pytest.raises(error, match=f"got {n}"):
+            regard.set_num_threads(n)
