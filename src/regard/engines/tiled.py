@@ -78,7 +78,7 @@ class _Head:
         self.q = problem.query[index]  # (Nq, D)
         self.k = _dense(problem.key[read], problem.dtype)  # (Nk, D)
         self.v = _dense(problem.value[read], problem.dtype)  # (Nk, Dv)
-        self.finite = np.isfinite(self.v).all(axis=1)  # (Nk,)
+        self.finite: Array = np.isfinite(self.v).all(axis=1)  # (Nk,)
         self.scale = problem.dtype.type(problem.scale)
         self.softcap = problem.softcap and problem.dtype.type(problem.softcap)
         self.bias = None if problem.bias is None else problem.bias[index]

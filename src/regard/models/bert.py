@@ -1,0 +1,223 @@
+"""The BERT family: encoders that see the whole text at once.
+
+Wiring and weight names; the mathematics is in `attention`, `look` and `elementwise`.
+Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import call
+from ..attention_map import AttentionMap
+from ..elementwise import ACTIVATIONS, layer_norm
+from ..reference import Array
+from ..trace import Trace
+from . import text as texts_
+from .loading import Settings, Tensors, read_pooling, read_tokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+__all__ = ["Bert"]
+
+Attend = Callable[[Array, Array, Array], Array]
+
+
+class Affine(NamedTuple):
+    """Weight and bias, of a product or of a norm."""
+
+    weight: Array
+    bias: Array
+
+    def __call__(self, x: Array) -> Array:
+        """x (…, in) to (…, out): one product over all rows."""
+        rows = x.reshape(-1, x.shape[-1]) @ self.weight.T
+        rows += self.bias
+        return rows.reshape(*x.shape[:-1], len(self.bias))
+
+
+class Layer(NamedTuple):
+    """The weights of one layer; D hidden size, F inner size."""
+
+    qkv: Affine  # (3D, D): queries, keys and values in one product
+    attention: Affine  # (D, D)
+    attention_norm: Affine  # (D,)
+    intermediate: Affine  # (F, D)
+    output: Affine  # (D, F)
+    output_norm: Affine  # (D,)
+
+
+class Bert:
+    """A BERT encoder on NumPy: made by `regard.models.load`.
+
+    Attributes
+    ----------
+    tokenizer : tokenizers.Tokenizer
+        Neither cuts nor pads.
+    positions : int
+        The most tokens that the model can place.
+    """
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        D, F = settings.size("hidden_size"), settings.size("intermediate_size")
+        self.folder = folder
+        self.heads = settings.size("num_attention_heads", divides=D)
+        self.positions = settings.size("max_position_embeddings")
+        self.epsilon = settings.number("layer_norm_eps", 1e-12)
+        self.activation = settings.choice("hidden_act", ACTIVATIONS)
+        settings.choice("position_embedding_type", {"absolute": None}, "absolute")
+        tensors = Tensors(folder / "model.safetensors")
+        take = tensors.take
+        words, kinds = settings.size("vocab_size"), settings.size("type_vocab_size")
+        self._words = take("embeddings.word_embeddings.weight", (words, D))
+        self._places = take("embeddings.position_embeddings.weight", (self.positions, D))
+        self._kind = take("embeddings.token_type_embeddings.weight", (kinds, D))[0]  # one text
+        self._norm = _norm(tensors, "embeddings.LayerNorm", D)
+        self._layers = [
+            _layer(tensors, f"encoder.layer.{i}", D, F)
+            for i in range(settings.size("num_hidden_layers"))
+        ]
+        self.tokenizer: Tokenizer = read_tokenizer(folder / "tokenizer.json")
+
+    @property
+    def width(self) -> int:
+        """D, the length of a hidden state and of an embedding."""
+        return self._words.shape[1]
+
+    def __repr__(self) -> str:
+        layers = f"{len(self._layers)} layers of {self.heads} heads"
+        return f"Bert({self.folder.name}: {layers}, D {self.width})"
+
+    def __call__(self, ids: Any) -> Array:
+        """The last hidden state of token ids.
+
+        Parameters
+        ----------
+        ids : (N,) or (B, N) array of int
+            Without padding: a text alone, or texts of one length.
+
+        Returns
+        -------
+        (N, D) or (B, N, D) array of float32
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the ids are no ints, not in the vocabulary, or more than the model can place.
+        """
+        return self._forward(self._check(ids), call.attention)
+
+    def look(self, text: str, *, truncate: bool = False) -> Trace:
+        """What each head of each layer attends to in a text.
+
+        Parameters
+        ----------
+        text : str
+        truncate : bool
+            Cut a text of more tokens than the model has positions, instead of refusing it.
+
+        Returns
+        -------
+        Trace
+
+        Raises
+        ------
+        ValueError
+            If the text is too long and `truncate` is False.
+        """
+        encoding = texts_.encode(self.tokenizer, text, self.positions, truncate)
+        maps: list[AttentionMap] = []
+
+        def looked_at(q: Array, k: Array, v: Array) -> Any:
+            maps.append(call.look(q, k, v))
+            return maps[-1].output
+
+        self._forward(self._check(encoding.ids), looked_at)
+        return Trace(text, encoding.tokens, encoding.offsets, encoding.special_tokens_mask, maps)
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        chunks: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> Array:
+        """One vector for each text, pooled and normalised as the model's folder says.
+
+        Parameters
+        ----------
+        texts : list of str
+        chunks : bool
+            A text with more tokens than the folder states is cut there, with a warning. With
+            `chunks` it is taken in windows of that length instead, and its vector is their
+            average, weighted by their tokens.
+        progress : function, optional
+            Called with the number of windows that were just done.
+
+        Returns
+        -------
+        (len(texts), D) array of float32
+
+        Raises
+        ------
+        ValueError
+            If the folder does not say how to pool (modules.json): it is never assumed.
+        """
+        pooling = read_pooling(self.folder, self.positions)
+        return texts_.embed(self, pooling, texts, chunks, progress)
+
+    def _forward(self, ids: Array, attend: Attend) -> Array:
+        x = self._words[ids] + self._places[: ids.shape[-1]] + self._kind  # (…, N, D)
+        x = layer_norm(x, *self._norm, self.epsilon)
+        for layer in self._layers:
+            x = self._through(layer, x, attend)
+        return x
+
+    def _through(self, layer: Layer, x: Array, attend: Attend) -> Array:
+        *lead, N, D = x.shape
+        packed = layer.qkv(x).reshape(*lead, N, 3, self.heads, D // self.heads)
+        q, k, v = np.moveaxis(packed, -3, 0).swapaxes(-3, -2)  # (…, H, N, HS) each, no copy
+        heads = attend(q, k, v).swapaxes(-3, -2).reshape(*lead, N, D)  # side by side
+        x = layer_norm(x + layer.attention(heads), *layer.attention_norm, self.epsilon)
+        inner = self.activation(layer.intermediate(x))  # (…, N, F)
+        return layer_norm(x + layer.output(inner), *layer.output_norm, self.epsilon)
+
+    def _check(self, ids: Any) -> Array:
+        ids = np.asarray(ids)
+        if ids.dtype.kind not in "iu":
+            raise TypeError(f"ids must be an array of int, got {ids.dtype}")
+        if ids.ndim not in (1, 2) or not 1 <= ids.shape[-1] <= self.positions:
+            raise ValueError(
+                f"ids must be (N,) or (B, N) with N from 1 to {self.positions}, got {ids.shape}"
+            )
+        words = len(self._words)
+        if ids.size and not (ids.min() >= 0 and ids.max() < words):
+            raise ValueError(f"ids must be in [0, {words}), got {ids.min()} … {ids.max()}")
+        return ids
+
+
+def _layer(tensors: Tensors, name: str, D: int, F: int) -> Layer:
+    parts = [
+        _affine(tensors, f"{name}.attention.self.{x}", D, D) for x in ("query", "key", "value")
+    ]
+    return Layer(
+        qkv=Affine(*(np.concatenate(each) for each in zip(*parts, strict=True))),
+        attention=_affine(tensors, f"{name}.attention.output.dense", D, D),
+        attention_norm=_norm(tensors, f"{name}.attention.output.LayerNorm", D),
+        intermediate=_affine(tensors, f"{name}.intermediate.dense", F, D),
+        output=_affine(tensors, f"{name}.output.dense", D, F),
+        output_norm=_norm(tensors, f"{name}.output.LayerNorm", D),
+    )
+
+
+def _affine(tensors: Tensors, name: str, out: int, into: int) -> Affine:
+    return Affine(tensors.take(f"{name}.weight", (out, into)), tensors.take(f"{name}.bias", (out,)))
+
+
+def _norm(tensors: Tensors, name: str, D: int) -> Affine:
+    return Affine(tensors.take(f"{name}.weight", (D,)), tensors.take(f"{name}.bias", (D,)))
