@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .predicates import Array
 from .problem import Index, Problem, Result
-from .reference import Array
 
 __all__ = ["AttentionMap", "Weights"]
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from . import engines
 from .attention_map import AttentionMap
+from .predicates import Array
 from .problem import Problem, check, check_out
-from .reference import Array
 
 __all__ = ["Explanation", "attention", "explain", "look"]
 
@@ -160,7 +160,7 @@ def look(
     >>> attended.weights.shape
     (2, 5, 5)
     >>> attended.weights[0, 1].round(3)  # head 0, what query 1 makes of each key
-    array([0.533, 0.467, 0.   , 0.   , 0.   ])
+    array([0.527, 0.473, 0.   , 0.   , 0.   ])
     """
     problem = check(
         query, key, key[..., :0] if value is None and isinstance(key, np.ndarray) else value,

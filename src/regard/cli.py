@@ -23,7 +23,7 @@ from rich.table import Table
 from . import __version__, models
 from .engines import ENGINES
 from .models.catalog import CATALOG, cache_folder, cached
-from .reference import Array
+from .predicates import Array
 from .threads import get_num_threads
 from .trace import Link, Trace
 
@@ -121,7 +121,14 @@ def _read_text(text: str) -> str:
         is_file = Path(text).is_file()
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return text
-    return Path(text).read_text(encoding="utf-8").strip() if is_file else text
+    return _read_file(text).strip() if is_file else text
+
+
+def _read_file(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name} must be UTF-8 text: {error}") from None
 
 
 def _check_head(trace: Trace, layer: int, head: int) -> None:
@@ -174,17 +181,20 @@ def _print_map(trace: Trace, layer: int, head: int) -> None:
     labels = [f"{i} {token}" for i, token in enumerate(trace.tokens)]
     wide = max(map(len, labels))
     shown = min(len(labels), max(1, (console.width - wide - 1) // 3))
-    print_ = lambda line: console.print(line, markup=False, highlight=False)  # noqa: E731
-    print_(f"layer {layer}, head {head}: row = query, column = key, each row sums to 1")
-    print_(" " * wide + "".join(f"{j:>3}" for j in range(shown)))
+
+    def write(line: str) -> None:
+        console.print(line, markup=False, highlight=False)
+
+    write(f"layer {layer}, head {head}: row = query, column = key, each row sums to 1")
+    write(" " * wide + "".join(f"{j:>3}" for j in range(shown)))
     steps = np.array([0.1, 0.3, 0.5, 0.7])
     for label, row in zip(labels, weights, strict=True):
         cells = (SHADES[i] for i in np.searchsorted(steps, row[:shown], side="right"))
-        print_(f"{label:<{wide}}" + "".join(f" {cell}{cell}" for cell in cells))
+        write(f"{label:<{wide}}" + "".join(f" {cell}{cell}" for cell in cells))
     bounds = ["below 0.1", "0.1", "0.3", "0.5", "0.7 and above"]
-    print_("  ".join(f"{s}{s} {b}" for s, b in zip(SHADES[1:], bounds[1:], strict=True)))
+    write("  ".join(f"{s}{s} {b}" for s, b in zip(SHADES[1:], bounds[1:], strict=True)))
     if shown < len(labels):
-        print_(f"Columns 0 to {shown - 1} of {len(labels)} fit; --json has all.")
+        write(f"Columns 0 to {shown - 1} of {len(labels)} fit; --json has all.")
 
 
 def _print_json(
@@ -235,9 +245,9 @@ def embed(
 
 
 def _read_lines(file: str) -> list[str]:
-    if file == "-":
-        return sys.stdin.read().splitlines()
-    return Path(file).read_text(encoding="utf-8").splitlines()
+    """Lines end at a line feed alone, as in other tools; the last one may lack it."""
+    text = sys.stdin.read() if file == "-" else _read_file(file)
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def _write(path: Path, suffix: str, vectors: Array) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .reference import Array
+from .predicates import Array
 
 __all__ = ["ACTIVATIONS", "gelu", "gelu_tanh", "layer_norm", "relu"]
 

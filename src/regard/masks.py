@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from . import reference
-from .reference import Array
+from . import predicates
+from .predicates import Array
 
 __all__ = ["Mask", "causal", "documents", "interval", "lengths", "prefix", "window"]
 
@@ -195,7 +195,7 @@ class _Causal(Mask):
         return np.int64(0), p + 1
 
     def sees(self, p: Array, j: Array) -> Array:
-        return reference.causal_sees(p, j)
+        return predicates.causal_sees(p, j)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +209,7 @@ class _Window(Mask):
         return lo, hi
 
     def sees(self, p: Array, j: Array) -> Array:
-        return reference.window_sees(p, j, self.left, self.right)
+        return predicates.window_sees(p, j, self.left, self.right)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +223,7 @@ class _Lengths(Mask):
 
     def sees(self, p: Array, j: Array) -> Array:
         n, start = self.n[..., None, None, None], self.start[..., None, None, None]
-        return reference.lengths_sees(j, n, start)
+        return predicates.lengths_sees(j, n, start)
 
     def end(self, Nk: int) -> Array:
         if np.any(self.n > Nk):
@@ -258,7 +258,7 @@ class _Documents(Mask):
         return lo, np.minimum.accumulate(backwards, axis=-1)[..., ::-1]
 
     def sees(self, p: Array, j: Array) -> Array:
-        return reference.documents_sees(p, j, self.ids[..., None, None, :])
+        return predicates.documents_sees(p, j, self.ids[..., None, None, :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,7 +269,7 @@ class _Prefix(Mask):
         return np.int64(0), np.maximum(p + 1, self.n[..., None, None])
 
     def sees(self, p: Array, j: Array) -> Array:
-        return reference.prefix_sees(p, j, self.n[..., None, None, None])
+        return predicates.prefix_sees(p, j, self.n[..., None, None, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +282,7 @@ class _Interval(Mask):
         return self.lo, self.hi
 
     def sees(self, p: Array, j: Array) -> Array:
-        return reference.interval_sees(j, self.lo[..., None], self.hi[..., None])
+        return predicates.interval_sees(j, self.lo[..., None], self.hi[..., None])
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,8 @@ import numpy as np
 from . import masks
 from .biases import Alibi
 from .masks import Mask
-from .reference import Array, first_position, narrow
+from .predicates import Array, first_position
+from .reference import check_shapes, narrow
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 Index = tuple[int, ...]
@@ -78,7 +79,7 @@ def check(
     """The checked call, or the error that says what must hold and what was got."""
     query, key, value = _floats("query", query), _floats("key", key), _floats("value", value)
     _check_dtypes(query, key, value)
-    _check_shapes(query, key, value)
+    check_shapes(query, key, value)
     bare = query.ndim == 2
     if bare:
         query, key, value = query[None], key[None], value[None]
@@ -158,29 +159,6 @@ def _check_dtypes(query: Array, key: Array, value: Array) -> None:
             "key and value must have the query's dtype, or both be 16-bit beside a float32 query, "
             f"got query {query.dtype}, key {key.dtype}, value {value.dtype}"
         )
-
-
-def _check_shapes(query: Array, key: Array, value: Array) -> None:
-    got = f"got query {query.shape}, key {key.shape}, value {value.shape}"
-    if not query.ndim == key.ndim == value.ndim >= 2:
-        raise ValueError(
-            "query, key and value must have the same number of axes, 2 or more: "
-            f"(N, D), (H, N, D) or (*lead, H, N, D), {got}"
-        )
-    if query.shape[-1] == 0:
-        raise ValueError(f"the head size D must be at least 1, {got}")
-    if key.shape[-1] != query.shape[-1]:
-        raise ValueError(
-            f"key must have the query's head size, got key {key.shape} for query {query.shape}"
-        )
-    if key.shape[-2] != value.shape[-2]:
-        raise ValueError(f"key and value must hold the same number of tokens, {got}")
-    if query.ndim > 2:
-        H, Hkv = query.shape[-3], key.shape[-3]
-        if value.shape[-3] != Hkv:
-            raise ValueError(f"key and value must have the same number of heads, {got}")
-        if H % Hkv if Hkv else H:
-            raise ValueError(f"the query's heads must be a multiple of the key's, {got}")
 
 
 def _share_lead(query: Array, key: Array, value: Array) -> tuple[Array, Array, Array]:

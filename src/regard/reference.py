@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-FAR = 2**61  # no position is farther from key 0, so that sums with it stay within int64
+from .predicates import Array, causal_sees, first_position
+
+Heads = Sequence[Array]  # one matrix a head
 
 # --------------------------------------------------------------------------------- softmax
 
@@ -63,11 +63,6 @@ def self_attention(x: Array, Wk: Array, Wq: Array, Wv: Array) -> Array:
     -------
     (N, HV) array
 
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-
     Examples
     --------
     >>> x = np.eye(3)
@@ -101,12 +96,7 @@ def _attend(q: Array, k: Array, v: Array, do_mask: bool = False) -> tuple[Array,
 
 
 def multihead_attention_list(
-    x: Array,
-    Wqs: Sequence[Array],
-    Wks: Sequence[Array],
-    Wvs: Sequence[Array],
-    Wp: Array,
-    do_mask: bool = False,
+    x: Array, Wqs: Heads, Wks: Heads, Wvs: Heads, Wp: Array, do_mask: bool = False
 ) -> Array:
     """Many heads, one after the other, then side by side through one projection.
 
@@ -128,25 +118,14 @@ def multihead_attention_list(
 
 
 def multihead_cross_attention_list(
-    xq: Array,
-    xv: Array,
-    Wqs: Sequence[Array],
-    Wks: Sequence[Array],
-    Wvs: Sequence[Array],
-    Wp: Array,
+    xq: Array, xv: Array, Wqs: Heads, Wks: Heads, Wvs: Heads, Wp: Array
 ) -> Array:
     """Many heads whose queries come from `xq` (B, Nq, D), keys and values from `xv` (B, Nv, D)."""
     return _heads_side_by_side(xq, xv, Wqs, Wks, Wvs, Wp, do_mask=False)
 
 
 def _heads_side_by_side(
-    xq: Array,
-    xv: Array,
-    Wqs: Sequence[Array],
-    Wks: Sequence[Array],
-    Wvs: Sequence[Array],
-    Wp: Array,
-    do_mask: bool,
+    xq: Array, xv: Array, Wqs: Heads, Wks: Heads, Wvs: Heads, Wp: Array, do_mask: bool
 ) -> Array:
     if not len(Wqs) == len(Wks) == len(Wvs) > 0:
         raise ValueError(
@@ -270,66 +249,6 @@ def _check_output_projection(name: str, W: Array, width: int) -> None:
         raise ValueError(f"{name} must have {width} rows, one a column of the heads, got {W.shape}")
 
 
-# ------------------------------------------------------- which pairs are seen, pair by pair
-# p is the position of a query among the keys, j that of a key; both broadcast.
-
-
-def causal_sees(p: Array, j: Array) -> Array:
-    return j <= p
-
-
-def window_sees(p: Array, j: Array, left: int | None, right: int | None) -> Array:
-    return ((left is None) | (p - j <= (left or 0))) & ((right is None) | (j - p <= (right or 0)))
-
-
-def lengths_sees(j: Array, n: Array, start: Array) -> Array:
-    return (start <= j) & (j < n)
-
-
-def documents_sees(p: Array, j: Array, ids: Array) -> Array:
-    """ids (*lead, 1, 1, Nk); a query that lies beside the keys has no document."""
-    if ids.shape[-1] == 0:
-        return np.zeros(np.broadcast_shapes(p.shape, ids.shape), bool)
-    beside = (p < 0) | (p >= ids.shape[-1])
-    lead = np.broadcast_shapes(p.shape[:-1], ids.shape[:-1])
-    ids = np.broadcast_to(ids, (*lead, ids.shape[-1]))
-    at = np.broadcast_to(np.where(beside, 0, p), (*lead, 1))
-    return (np.take_along_axis(ids, at, axis=-1) == ids) & ~beside
-
-
-def prefix_sees(p: Array, j: Array, n: Array) -> Array:
-    return (j <= p) | (j < n)
-
-
-def interval_sees(j: Array, lo: Array, hi: Array) -> Array:
-    return (lo <= j) & (j < hi)
-
-
-def alibi_bias(p: Array, j: Array, slopes: Array) -> Array:
-    return -slopes * abs(p - j)
-
-
-def first_position(align: Any, Nq: int, Nk: int, end: Array | None = None) -> Array:
-    """Where query 0 sits among the keys. `end`: each sequence's own length, where it has one."""
-    if align is None and Nq != Nk and Nq and Nk:
-        raise ValueError(
-            f"align must be given where positions matter and Nq != Nk, got Nq = {Nq}, Nk = {Nk}: "
-            "'top-left' puts query 0 at key 0, 'bottom-right' the last query at the last key "
-            f"(query 0 at {Nk - Nq}), an int p puts query 0 at key p (a cache of p keys)"
-        )
-    if align is None or (isinstance(align, str) and align == "top-left"):
-        return np.zeros((), np.int64)
-    if isinstance(align, str) and align == "bottom-right":
-        return np.asarray(Nk if end is None else end, np.int64) - Nq
-    position = np.asarray(align)
-    if position.dtype.kind not in "iu" or np.any(position > FAR) or np.any(position < -FAR):
-        raise ValueError(
-            "align must be 'top-left', 'bottom-right', or the position of query 0 "
-            f"(an int, or one for each batch row), got {align!r}"
-        )
-    return position.astype(np.int64)
-
-
 # ---------------------------------------------------------------- every decision in one function
 
 
@@ -375,14 +294,14 @@ def scaled_dot_product_attention(
     >>> q = k = v = np.eye(2)
     >>> output, weights, lse = scaled_dot_product_attention(q, k, v, causal=True)
     >>> weights.round(3)
-    array([[1.   , 0.   ],
-           [0.33 , 0.67 ]])
+    array([[1.  , 0.  ],
+           [0.33, 0.67]])
 
     References
     ----------
     Vaswani et al., "Attention Is All You Need", 2017, section 3.2.
     """
-    _check_call(query, key, value)
+    check_shapes(query, key, value)
     if query.ndim == 2:  # one head: give it the heads' axis, and take it away at the end
         output, weights, lse = scaled_dot_product_attention(
             query[None], key[None], value[None], causal=causal, align=align, mask=mask,
@@ -466,15 +385,23 @@ def narrow(x: Any, dtype: Any) -> Array:
     return np.where(np.isfinite(x), np.clip(x, -limit, limit), x).astype(dtype)
 
 
-def _check_call(query: Array, key: Array, value: Array) -> None:
-    shapes = f"got query {query.shape}, key {key.shape}, value {value.shape}"
+def check_shapes(query: Array, key: Array, value: Array) -> None:
+    """Whether query (*lead, H, Nq, D), key (*lead, Hkv, Nk, D) and value (…, Nk, Dv) fit."""
+    got = f"got query {query.shape}, key {key.shape}, value {value.shape}"
     if not query.ndim == key.ndim == value.ndim >= 2:
-        raise ValueError(f"query, key and value must have the same axes, 2 or more, {shapes}")
-    if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
-        raise ValueError(f"key must have the query's head size, at least 1, {shapes}")
+        raise ValueError(
+            "query, key and value must have the same number of axes, 2 or more: "
+            f"(N, D), (H, N, D) or (*lead, H, N, D), {got}"
+        )
+    if query.shape[-1] == 0:
+        raise ValueError(f"the head size D must be at least 1, {got}")
+    if key.shape[-1] != query.shape[-1]:
+        got = f"got key {key.shape} for query {query.shape}"
+        raise ValueError(f"key must have the query's head size, {got}")
     if key.shape[-2] != value.shape[-2]:
-        raise ValueError(f"key and value must have the same number of keys, {shapes}")
-    if query.ndim > 2:
-        H, Hkv = query.shape[-3], key.shape[-3]
-        if value.shape[-3] != Hkv or (H % Hkv if Hkv else H):
-            raise ValueError(f"the query's heads must be a multiple of the key's, {shapes}")
+        raise ValueError(f"key and value must hold the same number of tokens, {got}")
+    H, Hkv, Hv = (1 if x.ndim == 2 else x.shape[-3] for x in (query, key, value))
+    if Hv != Hkv:
+        raise ValueError(f"key and value must have the same number of heads, {got}")
+    if H % Hkv if Hkv else H:
+        raise ValueError(f"the query's heads must be a multiple of the key's, {got}")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .attention_map import AttentionMap
-from .reference import Array
+from .predicates import Array
 
 __all__ = ["Link", "Trace"]
 

@@ -78,7 +78,7 @@ class _Head:
         self.q = problem.query[index]  # (Nq, D)
         self.k = _dense(problem.key[read], problem.dtype)  # (Nk, D)
         self.v = _dense(problem.value[read], problem.dtype)  # (Nk, Dv)
-        self.finite: Array = np.isfinite(self.v).all(axis=1)  # (Nk,)
+        self.finite: Any = np.isfinite(self.v).all(axis=1)  # (Nk,)
         self.scale = problem.dtype.type(problem.scale)
         self.softcap = problem.softcap and problem.dtype.type(problem.softcap)
         self.bias = None if problem.bias is None else problem.bias[index]
@@ -138,7 +138,7 @@ def _attend(head: _Head, rows: slice, width: int) -> tuple[Array, Array, Array]:
         top = np.maximum(m, s.max(axis=1, keepdims=True))
         shift = np.where(top == -np.inf, 0, top)  # nothing seen yet: any shift will do
         carry = np.exp(m - shift)
-        visible = None if head.finite[columns].all() else np.asarray(s != -np.inf)
+        visible = None if head.finite[columns].all() else s != -np.inf
         s -= shift
         p = np.exp(s, out=s)
         l = l * carry + p.sum(axis=1, keepdims=True)  # noqa: E741

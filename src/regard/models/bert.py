@@ -15,7 +15,7 @@ import numpy as np
 from .. import call
 from ..attention_map import AttentionMap
 from ..elementwise import ACTIVATIONS, layer_norm
-from ..reference import Array
+from ..predicates import Array
 from ..trace import Trace
 from . import text as texts_
 from .loading import Settings, Tensors, read_pooling, read_tokenizer

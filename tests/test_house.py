@@ -1,0 +1,159 @@
+"""The house in order: who imports whom, the public names, the size of files, what documents show."""
+
+import ast
+import doctest
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import regard
+
+ROOT = Path(__file__).parent.parent
+SOURCE = Path(regard.__file__).parent
+
+# Bottom to top: a module may import what stands below it, and nothing above or beside it.
+FLOORS = [
+    {"predicates", "threads"},
+    {"reference"},
+    {"masks", "biases"},
+    {"problem"},
+    {"engines"},
+    {"attention_map"},
+    {"call", "elementwise"},
+    {"trace"},
+    {"models"},
+    {"bench", "cli"},
+]
+FLOOR = {name: i for i, floor in enumerate(FLOORS) for name in floor}
+
+
+def modules():
+    names = [m.name for m in pkgutil.walk_packages([str(SOURCE)], "regard.")]
+    return sorted(set(names) - {"regard.__main__"})
+
+
+def imports_of(file):
+    """The parts of regard that a file imports, as the first name below the package."""
+    package = ("regard", *file.relative_to(SOURCE).parent.parts)
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*package[: len(package) - node.level + 1]]
+            path = base + (node.module.split(".") if node.module else [])
+            names = [path] if len(path) > 1 else [[*path, alias.name] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module.split(".")]
+        elif isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+        else:
+            continue
+        yield from (path[1] for path in names if path[0] == "regard" and len(path) > 1)
+
+
+FILES = sorted(p for p in SOURCE.rglob("*.py") if p.parent != SOURCE or p.stem[0] != "_")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_nothing_imports_what_stands_above_it(file):
+    part = file.relative_to(SOURCE).parts[0].removesuffix(".py")
+    assert part in FLOOR, f"{part} has no floor in the house"
+    for imported in imports_of(file):
+        if imported == "__version__" or imported == part:
+            continue
+        beside = FLOORS[FLOOR[part]] - {"predicates"}
+        assert FLOOR[imported] <= FLOOR[part], f"{part} imports {imported}, which stands above"
+        assert imported not in beside, f"{part} imports {imported}, which stands beside it"
+
+
+def test_the_rungs_never_import_each_other():
+    assert "reference" not in set(imports_of(SOURCE / "engines" / "tiled.py"))
+    assert set(imports_of(SOURCE / "engines" / "tiled.py")) == {"problem"}
+    assert set(imports_of(SOURCE / "reference.py")) == {"predicates"}
+    assert set(imports_of(SOURCE / "predicates.py")) == set()
+
+
+def test_all_is_what_there_is():
+    for name in regard.__all__:
+        assert getattr(regard, name) is not None
+    assert set(dir(regard)) == set(regard.__all__)
+    public = {name for name in vars(regard) if not name.startswith("_")}
+    parts = set(FLOOR) | {"TYPE_CHECKING", "Any", "import_module"}
+    assert public - parts <= set(regard.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'atention'"):
+        regard.atention  # noqa: B018
+
+
+@pytest.mark.parametrize("name", modules())
+def test_all_of_each_module(name):
+    module = importlib.import_module(name)
+    for public in getattr(module, "__all__", []):
+        assert hasattr(module, public)
+
+
+def test_files_fit_in_the_head():
+    for file in [*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
+        lines = len(file.read_text(encoding="utf-8").splitlines())
+        assert lines <= 410, f"{file.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_of_docstrings(name):
+    module = importlib.import_module(name)
+    names = {"np": np, "regard": regard}
+    with np.printoptions(legacy=False):
+        result = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", ["attention", "look", "explain"])
+def test_public_functions_document_every_parameter(name):
+    function = getattr(regard, name)
+    code = function.__wrapped__.__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    documented = function.__doc__.partition("Parameters")[2].partition("Returns")[0]
+    for parameter in parameters:
+        assert re.search(rf"\b{parameter}\b", documented), f"{name} does not document {parameter}"
+
+
+def python_blocks(file):
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+DOCUMENTS = ["README.md", "docs/semantics.md"]
+
+
+@pytest.mark.parametrize("file", DOCUMENTS)
+def test_examples_of_documents(file):
+    """The python blocks of a document, run from top to bottom as one session."""
+    blocks = python_blocks(file)
+    assert blocks
+    names: dict = {}
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    for i, block in enumerate(blocks):
+        if ">>>" in block:
+            test = doctest.DocTestParser().get_doctest(block, names, f"{file}[{i}]", file, 0)
+            assert runner.run(test, clear_globs=False).failed == 0
+            names = test.globs
+        else:
+            exec(compile(block, f"{file}[{i}]", "exec"), names)
+
+
+def test_version_is_the_same_everywhere():
+    for file in ("pyproject.toml", "CITATION.cff", "CHANGELOG.md"):
+        assert regard.__version__ in (ROOT / file).read_text(encoding="utf-8"), file
+
+
+def test_the_package_carries_its_type_marker():
+    assert (SOURCE / "py.typed").is_file()
+
+
+def test_importing_regard_is_light():
+    code = "import sys, numpy; before = set(sys.modules); import regard; print(len(set(sys.modules) - before))"
+    added = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(added.stdout) < 40
