@@ -119,6 +119,27 @@ def test_every_pair_of_masks_together_with_an_array(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_arrays_on_both_sides_intersect_too(engine):
+    N = 7
+    q, k, v = draw_call(9, lead=(), Nq=N, Nk=N)
+    a, b = np.random.default_rng(3).random((2, N, N)) > 0.4
+    expected = regard.attention(q, k, v, mask=a & b & np.tri(N, dtype=bool), engine=engine)
+    for mask in (
+        a & masks.causal() & b,
+        (masks.causal() & a) & (masks.window(None, None) & b),
+    ):
+        assert_close(regard.attention(q, k, v, mask=mask, engine=engine), expected, 1e-14)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_of_two_lengths_the_shorter_one_aligns(engine):
+    q, k, v = draw_call(10, Nq=2)
+    options = {"causal": True, "align": "bottom-right", "engine": engine}
+    both = regard.attention(q, k, v, mask=masks.lengths(6) & masks.lengths(4), **options)
+    assert_close(both, regard.attention(q, k, v, mask=masks.lengths(4), **options), 1e-14)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["lengths", "prefix", "documents", "interval"])
 def test_a_mask_for_each_batch_row(engine, name):
     q, k, v = draw_call(3)

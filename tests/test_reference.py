@@ -107,6 +107,12 @@ def test_softmax_survives_large_scores_on_any_axis():
     np.testing.assert_array_equal(reference.softmax(x, -1), reference.softmax_lastdim(x))
 
 
+def test_the_future_is_hidden_however_low_the_visible_scores_are():
+    x, one = np.array([[200.0], [1.0]]), np.ones((1, 1))
+    _, weights = reference.attention(x, one, -one, one)  # scores -40,000 and, hidden, -200
+    np.testing.assert_array_equal(weights[0], [1, 0])
+
+
 def test_general_function_is_the_article_on_ordinary_calls():
     x, Wk, Wq, Wv = draw(8, (7, 11), (11, 5), (11, 5), (11, 3))
     output, weights, lse = reference.scaled_dot_product_attention(x @ Wq, x @ Wk, x @ Wv)

@@ -258,6 +258,16 @@ def test_a_sink_of_minus_infinity_is_none(engine):
     np.testing.assert_array_equal(attended, regard.attention(q, k, v, engine=engine))
 
 
+def test_a_sink_far_above_and_far_below_the_scores(engine):
+    q, k, v = draw_call(46, lead=())
+    attended = regard.look(q, k, v, sinks=np.array([1000.0, -2000.0, 3.0]), engine=engine)
+    assert np.isfinite(attended.lse).all()
+    np.testing.assert_allclose(attended.lse[0], 1000, rtol=1e-15)
+    np.testing.assert_array_equal(attended.output[0], 0)
+    without = regard.attention(q, k, v, engine=engine)
+    np.testing.assert_array_equal(attended.output[1], without[1])
+
+
 def test_sinks_do_not_touch_the_scale_or_the_softcap(engine):
     q, k, v = draw_call(29, lead=(), dtype=np.float32)
     options = {"scale": 0.1, "softcap": 0.5, "sinks": np.array([3.0, 4.0, 5.0], np.float16)}
@@ -279,6 +289,12 @@ def test_grouped_heads_read_head_h_over_group(engine, H, Hkv):
             grouped.weights[:, h],
             np.asarray(regard.look(q[:, h], k[:, read], engine=engine).weights),
         )
+
+
+def test_grouped_heads_of_any_size(engine):
+    q, k, v = draw_call(47, H=4, Hkv=2, D=331, Dv=257, dtype=np.float32)
+    expected, _, _ = truth(q, k, v)
+    assert_close(regard.attention(q, k, v, engine=engine), expected, 1e-5)
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
