@@ -10,7 +10,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("regard"):
             raise
-        print(  # noqa: T201
+        print(
             f"regard: the command line needs {error.name}, which is not installed. "
             "Install it with:\n    pip install 'regard[look]'",
             file=sys.stderr,

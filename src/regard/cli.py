@@ -58,12 +58,12 @@ def run() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    print(f"regard: {message}", file=sys.stderr)  # noqa: T201
+    print(f"regard: {message}", file=sys.stderr)
     raise SystemExit(code)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"regard: warning: {message}", file=sys.stderr)  # noqa: T201
+    print(f"regard: warning: {message}", file=sys.stderr)
 
 
 # ------------------------------------------------------------------------------------ look
@@ -206,7 +206,7 @@ def _print_json(
     }  # fmt: skip
     if weights is not None:
         found |= {"layer": layer, "head": head, "weights": weights.tolist()}
-    print(json.dumps(found, ensure_ascii=False))  # noqa: T201
+    print(json.dumps(found, ensure_ascii=False))
 
 
 # ----------------------------------------------------------------------------------- embed
@@ -297,7 +297,7 @@ def info() -> None:
         rows.append((f"model {name}", f"{entry.title}; {entry.licence}; {where}"))
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
-        print(f"{name:<{width}}  {text}")  # noqa: T201
+        print(f"{name:<{width}}  {text}")
 
 
 def _version_of(package: str) -> str:
@@ -309,7 +309,7 @@ def _version_of(package: str) -> str:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"regard {__version__}")  # noqa: T201
+        print(f"regard {__version__}")
         raise typer.Exit
 
 
