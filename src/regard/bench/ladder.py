@@ -7,6 +7,7 @@ whole matrix, check nothing and know nothing but causal.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def a_few_lines(query: Array, key: Array, value: Array, causal: bool) -> Array:
 def measure(shape: tuple[int, ...], causal: bool) -> dict[str, float]:
     """Milliseconds of each, once their answers agree."""
     q, k, v = np.random.default_rng(0).standard_normal((3, *shape), dtype=np.float32)
-    functions = {
+    functions: dict[str, Callable[[], Array]] = {
         "a few lines": lambda: a_few_lines(q, k, v, causal),
         "reference": lambda: attention(q, k, v, causal=causal, engine="reference"),
         "tiled": lambda: attention(q, k, v, causal=causal, engine="tiled"),
