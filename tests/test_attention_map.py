@@ -69,6 +69,11 @@ def test_arrays_as_indices(data):
         assert_close(regard.look(q, k, v, **OPTIONS).weights[index], expected, 1e-14)
 
 
+def test_empty_lists_and_arrays(attended):
+    for index in ([], (0, []), (0, 1, [], 2), np.zeros(0, int)):
+        assert attended.weights[index].shape == FORMED[index].shape
+
+
 def test_a_bool_array_of_the_whole_shape(attended):
     assert_close(attended.weights[FORMED > 0.3], FORMED[FORMED > 0.3], 1e-14)
 

@@ -3,10 +3,12 @@
 import ast
 import doctest
 import importlib
+import os
 import pkgutil
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +74,7 @@ def test_nothing_imports_what_stands_above_it(file):
 
 def test_the_rungs_never_import_each_other():
     assert "reference" not in set(imports_of(SOURCE / "engines" / "tiled.py"))
-    assert set(imports_of(SOURCE / "engines" / "tiled.py")) == {"problem"}
+    assert set(imports_of(SOURCE / "engines" / "tiled.py")) == {"predicates", "problem"}
     assert set(imports_of(SOURCE / "reference.py")) == {"predicates"}
     assert set(imports_of(SOURCE / "predicates.py")) == set()
 
@@ -142,6 +144,33 @@ def test_examples_of_documents(file):
             names = test.globs
         else:
             exec(compile(block, f"{file}[{i}]", "exec"), names)
+
+
+def test_without_the_extras_the_names_are_there_and_models_say_what_they_need():
+    code = """
+        import builtins, sys
+        real = builtins.__import__
+        absent = {"typer", "rich", "safetensors", "tokenizers", "platformdirs"}
+        import importlib.abc
+        class Absent(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, path=None, target=None):
+                if name.partition(".")[0] in absent:
+                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        sys.meta_path.insert(0, Absent())
+        from regard import *
+        import regard, inspect
+        assert inspect.getmembers(regard) and hasattr(regard, "models")
+        try:
+            regard.models.load("minilm")
+        except ModuleNotFoundError as error:
+            print(error)
+    """
+    environment = {k: v for k, v in os.environ.items() if k != "REGARD_CACHE"}
+    said = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True,
+                          text=True, check=True, env=environment).stdout  # fmt: skip
+    assert said == (
+        "models need platformdirs, which is not installed: pip install 'regard[models]'\n"
+    )
 
 
 def test_version_is_the_same_everywhere():

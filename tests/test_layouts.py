@@ -1,4 +1,4 @@
-"""Arrays laid out in any way: the result is bitwise that of the contiguous copy, on every engine."""
+"""Arrays of every dtype, of length 0, and laid out in any way, on every engine."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,42 @@ from helpers import ENGINES, draw, draw_call
 import regard
 
 pytestmark = pytest.mark.parametrize("engine", ENGINES)
-NAN = np.nan
+NAN, INF = np.nan, np.inf
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("query_too", [True, False])
+def test_16_bit_is_widened_computed_in_float32_and_rounded_once(engine, name, query_too):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    q, k, v = draw_call(31, dtype=dtype)
+    q = q if query_too else q.astype(np.float32)
+    attended = regard.look(q, k, v, engine=engine)
+    wide = regard.look(*(x.astype(np.float32) for x in (q, k, v)), engine=engine)
+    assert attended.output.dtype == q.dtype
+    assert attended.lse.dtype == attended.weights.dtype == np.float32
+    np.testing.assert_array_equal(attended.output, wide.output.astype(q.dtype))
+    np.testing.assert_array_equal(attended.lse, wide.lse)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dtype_of_results(engine, dtype):
+    attended = regard.look(*draw_call(32, dtype=dtype), engine=engine)
+    weights = attended.weights[...]
+    assert attended.output.dtype == attended.lse.dtype == weights.dtype == dtype
+
+
+@pytest.mark.parametrize("lengths", [dict(Nk=0), dict(Nq=0), dict(Dv=0), dict(H=0), dict(lead=(0,)),
+                                     dict(Nq=0, Nk=0), dict(lead=(2, 0, 3))])  # fmt: skip
+def test_axes_of_length_zero(engine, lengths):
+    q, k, v = draw_call(33, **lengths)
+    attended = regard.look(q, k, v, engine=engine)
+    assert attended.output.shape == (*q.shape[:-1], v.shape[-1])
+    assert attended.weights.shape == (*q.shape[:-1], k.shape[-2])
+    np.testing.assert_array_equal(attended.output, 0 if k.shape[-2] == 0 else attended.output)
+    if k.shape[-2] == 0:
+        np.testing.assert_array_equal(attended.lse, -INF)
+    assert np.asarray(attended.weights).shape == attended.weights.shape
 
 
 def odd_layouts(x):

@@ -199,6 +199,11 @@ def test_positions_past_65536(engine):
         (lambda: masks.causal() & np.ones((2, 2)), TypeError, "bool arrays .* got float64 array"),
         (lambda: np.ones((2, 2), int) & masks.causal(), TypeError, "got int64 array"),
         (lambda: masks.causal() & None, TypeError, "got NoneType"),
+        (lambda: masks.lengths([1, 2], start=[0, 0, 0]), ValueError, "n and start must broadcast"),
+        (lambda: masks.interval([0, 0], [1, 1, 1]), ValueError, "lo and hi must broadcast"),
+        (lambda: masks.lengths([[1], [2, 3]]), ValueError, "n must be an int or an array of int"),
+        (lambda: masks.causal() & np.ones((7, 7), bool) & np.ones((5, 7), bool), ValueError,
+         "arrays on both sides of & must broadcast"),
         (lambda: masks.causal() & masks.prefix(2), ValueError, "use prefix without causal, got both"),
     ],
 )  # fmt: skip
@@ -215,12 +220,23 @@ def test_errors_of_making(call, error, says):
         (masks.documents([1, 1]), r"one id for each of 7 keys, got \(2,\)"),
         (masks.interval([0, 0], [1, 1]), r"must fit the queries .* got intervals of shape \(2,\)"),
         (masks.prefix([1, 2, 3]), "must fit the queries"),
+        (masks.lengths([1, 2]) & masks.lengths([1, 2, 3]), r"parts of mask, and align, must fit"),
     ],
 )
 def test_errors_of_binding(mask, says):
     q, k, v = draw_call(6)
     with pytest.raises(ValueError, match=says):
         regard.attention(q, k, v, mask=mask)
+
+
+def test_an_align_that_does_not_fit_the_mask():
+    q, k, v = draw_call(6)
+    with pytest.raises(
+        ValueError, match=r"must fit each other and the sequences \(\*lead\) = \(2,\)"
+    ):
+        regard.attention(
+            q, k, v, mask=masks.documents(np.zeros((3, 7), int)), align=np.array([0, 0])
+        )
 
 
 def test_prefix_beside_causal_true_is_an_error():

@@ -60,6 +60,9 @@ def test_arrays(call, arrays, error, says):
         (dict(scale=True), TypeError, "scale must be a number, got bool"),
         (dict(scale=np.inf), ValueError, "scale must be finite, got inf"),
         (dict(scale=np.nan), ValueError, "scale must be finite, got nan"),
+        (dict(scale=10**400), ValueError, "scale must be finite"),
+        (dict(softcap=10**400), ValueError, "softcap must be finite"),
+        (dict(align=[[1], [2, 3]], causal=True), ValueError, "align must be"),
         (dict(softcap=0), ValueError, "softcap must be greater than 0, got 0"),
         (dict(softcap=-2.0), ValueError, "softcap must be greater than 0, got -2.0"),
         (dict(softcap=np.inf), ValueError, "softcap must be finite, got inf"),
@@ -126,6 +129,7 @@ def read_only():
 @pytest.mark.parametrize(
     ("bad", "error", "says"),
     [
+        (np.ma.array(out), TypeError, "out must be a NumPy array, got numpy.ma"),
         ([1.0], TypeError, "out must be a NumPy array, got list"),
         (out[..., :5], ValueError, r"out must be \(2, 3, 7, 11\) of float64, got \(2, 3, 7, 5\)"),
         (out.astype(np.float32), ValueError, "out must be .* got .* of float32"),
@@ -161,6 +165,40 @@ def test_out_must_not_overlap_an_input(name):
     options = {} if name in arrays else options
     with pytest.raises(ValueError, match="out must not overlap an input"):
         regard.attention(*arrays.values(), **options, out=over)
+
+
+def test_out_may_not_be_the_memory_of_a_bias_in_foreign_byte_order():
+    bias = np.ones((7, 7), ">f8")
+    arrays = draw_call(2, lead=(), H=1, Nq=7, Nk=7, Dv=7)
+    over = bias.view("f8").reshape(1, 7, 7)
+    with pytest.raises(ValueError, match="out must not overlap an input"):
+        regard.attention(*arrays, bias=bias, out=over)
+
+
+def test_a_square_mask_that_may_be_a_tokenizer_s_gets_both_ways():
+    arrays = draw_call(3, lead=(7,), H=1, Nq=7, Nk=7)
+    with pytest.raises(TypeError, match=r"mask=mask.astype\(bool\) if it is \(Nq, Nk\) or mask="):
+        regard.attention(*arrays, mask=np.tril(np.ones((7, 7))))
+
+
+def test_look_of_a_key_that_is_a_number():
+    with pytest.raises(ValueError, match="same number of axes"):
+        regard.look(q, np.array(1.0))
+
+
+def test_what_explain_counts():
+    assert regard.explain(q, k, v).seen == regard.explain(q, k, v).pairs == 2 * 3 * 49
+    assert regard.explain(q, k, v, causal=True).seen == 6 * 28
+    assert regard.explain(q, k, v, mask=regard.masks.interval(5, 2)).seen == 0
+    told = regard.explain(q, k, v, mask=np.tri(7, dtype=bool))
+    assert "at most 100.0%" in str(told)
+    huge = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (2**32, 1), (0, 0))
+    for engine in ("reference", "tiled"):
+        told = regard.explain(huge, huge, huge, engine=engine)
+        assert told.pairs == 2**64
+        assert told.memory > 2**32
+    nearly = np.zeros((500, 1), np.float32)  # 998,000 bytes of scores, in three digits
+    assert "would be 998 kB" in str(regard.explain(nearly[:499], nearly, nearly))
 
 
 def test_an_error_computes_nothing():

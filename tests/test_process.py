@@ -39,7 +39,7 @@ def run_python(code, **options):
 
 
 def test_ctrl_c_stops_a_long_call_and_the_next_one_works():
-    assert float(run_python(INTERRUPTED)) < 2  # 0.2 s on a quiet machine; not a timing
+    assert float(run_python(INTERRUPTED)) < 1  # 0.2 s is promised, on a machine with time to spare
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -87,7 +87,8 @@ class TestThreads:
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
     def test_default_is_the_cores_of_the_process(self):
-        assert regard.get_num_threads() == len(os.sched_getaffinity(0))
+        affinity = getattr(os, "sched_getaffinity", None)
+        assert regard.get_num_threads() == (len(affinity(0)) if affinity else os.cpu_count())
 
     @pytest.mark.parametrize(("text", "n"), [("3", 3), ("5,2", 5), (" 2 ", 2)])
     def test_omp_num_threads(self, monkeypatch, text, n):

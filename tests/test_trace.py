@@ -68,6 +68,31 @@ def test_an_unknown_word_lists_the_tokens(trace):
         trace.find(9, 0)
 
 
+@pytest.mark.parametrize(
+    ("text", "tokens", "word", "places"),
+    [
+        ("well, yes , no", ["well", ",", "yes", ",", "no"], ",", [1, 3]),
+        ("wait...no", ["wait", ".", ".", ".", "no"], "...", [1]),
+        ("東京は", ["東", "京", "は"], "東京", [0]),
+        ("I love🎈it", ["I", "love", "[UNK]", "it"], "🎈", [2]),
+        ("united\nstates", ["united", "states"], "United States", [0]),
+        ("cafe\u0301 bar", ["cafe\u0301", "bar"], "caf\u00e9", [0]),
+        ("bits its", ["bits", "its"], "its", [1]),
+        ("law lawful law", ["law", "lawful", "law"], "law", [0, 2]),
+    ],
+)
+def test_words_of_all_kinds(text, tokens, word, places):
+    spans, at = [], 0
+    for token in tokens:
+        shown = "🎈" if token == "[UNK]" else token
+        at = text.index(shown, at)
+        spans.append((at, at + len(shown)))
+        at += len(shown)
+    q = np.zeros((1, len(tokens), 1))
+    trace = Trace(text, tokens, spans, [False] * len(tokens), [regard.look(q, q)])
+    assert sorted({link.query for link in trace.find(word, 0)}) == places
+
+
 @pytest.mark.parametrize("special", [True, False])
 @pytest.mark.parametrize("self_links", [True, False])
 def test_strongest(trace, special, self_links):

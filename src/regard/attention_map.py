@@ -157,6 +157,8 @@ def _one_for_each_axis(index: Any, ndim: int) -> list[Any]:
 
 def _int_or_array(part: Any) -> Any:
     array = np.asarray(part)
+    if array.size == 0 and not isinstance(part, np.ndarray):
+        array = array.astype(np.intp)  # an empty list
     return int(array) if array.ndim == 0 and array.dtype != bool else array
 
 

@@ -54,6 +54,8 @@ def alibi(slopes: Any) -> Alibi:
     array = np.asarray(slopes)
     if array.dtype.kind != "f":
         raise TypeError(f"slopes must be floats, got {array.dtype}")
+    with np.errstate(over="ignore"):
+        array = array.astype(np.float64)
     if array.ndim != 1 or not np.all(np.isfinite(array)):
         raise ValueError(f"slopes must be finite, one for each head: (H,), got {array.shape}")
-    return Alibi(array.astype(np.float64))
+    return Alibi(array)

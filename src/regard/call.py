@@ -117,12 +117,10 @@ def attention(
     )  # fmt: skip
     chosen, _ = engines.choose(engine)
     if out is not None:
-        check_out(out, problem, query, key, value, problem.array, problem.bias, sinks)
-    output = chosen.run(problem).output[(0,) if problem.bare else ()]
-    if out is None:
-        return output
-    out[...] = output
-    return out
+        check_out(out, problem, query, key, value, mask, problem.array, bias, sinks)
+    taken = out[None] if out is not None and problem.bare else out
+    output = chosen.run(problem, taken).output
+    return output[(0,) if problem.bare else ()] if out is None else out
 
 
 @_for_readers_of_the_articles
@@ -163,11 +161,16 @@ def look(
     array([0.527, 0.473, 0.   , 0.   , 0.   ])
     """
     problem = check(
-        query, key, key[..., :0] if value is None and isinstance(key, np.ndarray) else value,
+        query, key, _no_value(key) if value is None else value,
         causal=causal, align=align, mask=mask, bias=bias, scale=scale, softcap=softcap, sinks=sinks,
     )  # fmt: skip
     chosen, _ = engines.choose(engine)
-    return AttentionMap(problem, chosen.run(problem), has_output=value is not None)
+    return AttentionMap(problem, chosen.run(problem, None), has_output=value is not None)
+
+
+def _no_value(key: Any) -> Any:
+    """A value of no depth, for a look at weights alone."""
+    return key[..., :0] if isinstance(key, np.ndarray) and key.ndim >= 2 else key
 
 
 @dataclass(frozen=True)
@@ -182,8 +185,9 @@ class Explanation:
     threads: str
     memory: int  # bytes beside inputs and output, at the peak
     formed: int  # bytes of one matrix of all scores
-    seen: int  # pairs in the intervals that queries see
+    seen: int  # pairs in the intervals that queries see; a bool array or a bias may hide more
     pairs: int  # all pairs
+    at_most: str  # "at most " where a bool array or a bias may hide more
 
     def __str__(self) -> str:
         share = self.seen / self.pairs if self.pairs else 0
@@ -194,7 +198,7 @@ class Explanation:
             ("runs on", f"{self.instruction_set}, {self.threads}"),
             ("memory", f"{_bytes(self.memory)} beside inputs and output"),
             ("", f"(one matrix of all scores would be {_bytes(self.formed)})"),
-            ("work", f"{share:.1%} of {self.pairs:,} query-key pairs can be seen"),
+            ("work", f"{self.at_most}{share:.1%} of {self.pairs:,} query-key pairs can be seen"),
         ]
         return "\n".join(f"{name:<8}{text}" for name, text in rows)
 
@@ -249,6 +253,7 @@ def explain(
         instruction_set="NumPy's linear algebra library", threads="with the threads that it has",
         memory=chosen.memory(problem), formed=pairs * problem.dtype.itemsize,
         seen=_seen(problem), pairs=pairs,
+        at_most="" if problem.array is None and problem.bias is None else "at most ",
     )  # fmt: skip
 
 
@@ -260,7 +265,7 @@ def _seen(problem: Problem) -> int:
 
 def _bytes(n: float) -> str:
     for unit in ("bytes", "kB", "MB", "GB"):
-        if n < 1000:
+        if n < 999.5:
             return f"{n:.3g} {unit}"
         n /= 1000
     return f"{n:.3g} TB"

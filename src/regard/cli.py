@@ -101,7 +101,10 @@ def look(
     if layer is not None and head is not None:
         _check_head(trace, layer, head)
     if find:
-        links = trace.find(*(_word_or_index(trace, word) for word in find))[:top]
+        links = trace.find(*(_word_or_index(trace, word) for word in find))
+        if layer is not None:
+            links = [link for link in links if (link.layer, link.head) == (layer, head)]
+        links = links[:top]
     else:
         links = trace.strongest(top, special=special, self_links=self_links)
     if as_json:
@@ -115,18 +118,18 @@ def look(
 
 def _read_text(text: str) -> str:
     """The text itself, or what the file or standard input holds."""
-    if text == "-":
-        return sys.stdin.read().strip()
     try:
-        is_file = Path(text).is_file()
+        is_file = text == "-" or (Path(text).exists() and not Path(text).is_dir())
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return text
     return _read_file(text).strip() if is_file else text
 
 
 def _read_file(name: str) -> str:
+    """A file, or for - standard input, whose UTF-8 is that of no locale."""
+    content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     try:
-        return Path(name).read_text(encoding="utf-8")
+        return content.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{name} must be UTF-8 text: {error}") from None
 
@@ -141,8 +144,8 @@ def _check_head(trace: Trace, layer: int, head: int) -> None:
 
 
 def _word_or_index(trace: Trace, word: str) -> str | int:
-    """A number is an index, unless the text has it as a token."""
-    return int(word) if word.isdecimal() and word not in trace.tokens else word
+    """A number is an index, unless the text has it."""
+    return int(word) if word.isdecimal() and word not in trace.text else word
 
 
 def _left_out(special: bool, self_links: bool) -> str:
@@ -180,17 +183,18 @@ def _print_map(trace: Trace, layer: int, head: int) -> None:
     weights = trace.layers[layer].weights[head]  # (N, N)
     labels = [f"{i} {token}" for i, token in enumerate(trace.tokens)]
     wide = max(map(len, labels))
-    shown = min(len(labels), max(1, (console.width - wide - 1) // 3))
+    cell = max(3, len(str(len(labels) - 1)) + 1)
+    shown = min(len(labels), max(1, (console.width - wide) // cell))
 
     def write(line: str) -> None:
         console.print(line, markup=False, highlight=False)
 
     write(f"layer {layer}, head {head}: row = query, column = key, each row sums to 1")
-    write(" " * wide + "".join(f"{j:>3}" for j in range(shown)))
+    write(" " * wide + "".join(f"{j:>{cell}}" for j in range(shown)))
     steps = np.array([0.1, 0.3, 0.5, 0.7])
     for label, row in zip(labels, weights, strict=True):
-        cells = (SHADES[i] for i in np.searchsorted(steps, row[:shown], side="right"))
-        write(f"{label:<{wide}}" + "".join(f" {cell}{cell}" for cell in cells))
+        shades = (SHADES[i] * 2 for i in np.searchsorted(steps, row[:shown], side="right"))
+        write(f"{label:<{wide}}" + "".join(f"{shade:>{cell}}" for shade in shades))
     bounds = ["below 0.1", "0.1", "0.3", "0.5", "0.7 and above"]
     write("  ".join(f"{s}{s} {b}" for s, b in zip(SHADES[1:], bounds[1:], strict=True)))
     if shown < len(labels):
@@ -216,9 +220,9 @@ def _print_json(
 def embed(
     file: Annotated[str, typer.Argument(help="A text file, or - for standard input.")],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write here: .npy, or JSON lines for any other name."),
-    ] = None,
+        str,
+        typer.Option("--output", "-o", help="A .npy file, or JSON lines for any other name."),
+    ] = "-",
     model: ModelOption = "minilm",
     chunks: Annotated[
         bool, typer.Option("--chunks", help="Average long lines over windows; do not cut them.")
@@ -228,25 +232,36 @@ def embed(
 
     Row i is line i, always: a blank line gives a row of zeros, which is like no other.
     """
+    place = None if output == "-" else _place(output)
     lines = _read_lines(file)
     encoder = models.load(model)
     vectors = np.zeros((len(lines), encoder.width), np.float32)
     full = [i for i, line in enumerate(lines) if line.strip()]
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"embedding {len(full)} lines", total=len(full))
+        task = bar.add_task(f"embedding {len(full)} lines", total=None)
         vectors[full] = encoder.embed(
-            [lines[i] for i in full], chunks=chunks, progress=lambda n: bar.advance(task, n)
+            [lines[i] for i in full],
+            chunks=chunks,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    if output is None:
+    if place is None:
         _write_json_lines(sys.stdout, vectors)
     else:
-        with _written_beside(output) as beside:
-            _write(beside, output.suffix, vectors)
+        with _written_beside(place) as beside:
+            _write(beside, place.suffix, vectors)
+
+
+def _place(name: str) -> Path:
+    """Where the output goes, behind links; said before any work if that is no place for it."""
+    place = Path(name).resolve()
+    if not name or place.is_dir() or not place.parent.is_dir():
+        raise ValueError(f"output must be a file in a folder that is there, got {name!r}")
+    return place
 
 
 def _read_lines(file: str) -> list[str]:
     """Lines end at a line feed alone, as in other tools; the last one may lack it."""
-    text = sys.stdin.read() if file == "-" else _read_file(file)
+    text = _read_file(file)
     return text.removesuffix("\n").split("\n") if text else []
 
 
@@ -267,7 +282,10 @@ def _write_json_lines(stream: TextIO, vectors: Array) -> None:
 
 @contextmanager
 def _written_beside(path: Path) -> Iterator[Path]:
-    """A file beside `path`, renamed to it when whole and removed when not."""
+    """A file beside `path`, renamed to it when whole; a pipe or a device is written itself."""
+    if path.exists() and not path.is_file():
+        yield path
+        return
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield beside
@@ -288,7 +306,7 @@ def info() -> None:
         ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         ("NumPy", f"{np.__version__} with {blas.get('name')} {blas.get('version')}"),
         *((f"engine {e.name}", e.about) for e in ENGINES.values()),
-        ("threads", str(get_num_threads())),
+        ("threads", f"{get_num_threads()} for regard's own code; NumPy's library has its own"),
         *((name, _version_of(name)) for name in ("safetensors", "tokenizers", "ml_dtypes")),
         ("cache", str(cache_folder())),
     ]

@@ -19,7 +19,7 @@ TAIL = (
     0.139621307, 0.139863515, 0.119821288, 0.105552501, -0.0232123521,
     0.159319694, -0.255839003, 0.144030919, -0.0291578857,
 )  # fmt: skip
-FAR = 14.5  # beyond it the tail is less than float32 can hold
+END = 14.5  # beyond it the tail is less than float32 can hold
 
 
 def gelu(x: Array) -> Array:
@@ -80,7 +80,7 @@ def layer_norm(x: Array, weight: Array, bias: Array, epsilon: float) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    a = np.minimum(np.abs(x), x.dtype.type(FAR))
+    a = np.minimum(np.abs(x), x.dtype.type(END))
     t = 1 / (1 + a * x.dtype.type(0.35))
     tail = np.full_like(t, TAIL[-1])  # becomes a · (1 - Φ(a)), the distance from max(x, 0)
     for coefficient in TAIL[-2::-1]:

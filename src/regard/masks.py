@@ -23,7 +23,7 @@ from .predicates import Array
 __all__ = ["Mask", "causal", "documents", "interval", "lengths", "prefix", "window"]
 
 Bounds = tuple[Any, Any]  # two int64 arrays or numbers that broadcast
-FAR = 2**62  # more than the distance of any position from any key
+REACH = 2**62  # more than the distance of any position from any key
 
 
 class Mask(ABC):
@@ -112,6 +112,7 @@ def lengths(n: Any, start: Any = 0) -> Mask:
     if np.any(n < 0) or np.any(start < 0):
         got = f"got n {n.tolist()}, start {start.tolist()}"
         raise ValueError(f"n and start must be 0 or more, {got}")
+    _check_together("n and start", n, start)
     return _Lengths(n, start)
 
 
@@ -183,7 +184,9 @@ def interval(lo: Any, hi: Any) -> Mask:
            [ True,  True, False],
            [False,  True, False]])
     """
-    return _Interval(_ints("lo", lo), _ints("hi", hi))
+    lo, hi = _ints("lo", lo), _ints("hi", hi)
+    _check_together("lo and hi", lo, hi)
+    return _Interval(lo, hi)
 
 
 # -------------------------------------------------------------------------------- the masks
@@ -204,8 +207,8 @@ class _Window(Mask):
     right: int | None
 
     def bounds(self, p: Array, Nk: int) -> Bounds:
-        lo = np.int64(0) if self.left is None else p - min(self.left, FAR)
-        hi = np.int64(Nk) if self.right is None else p + min(self.right, FAR) + 1
+        lo = np.int64(0) if self.left is None else p - min(int(self.left), REACH)
+        hi = np.int64(Nk) if self.right is None else p + min(int(self.right), REACH) + 1
         return lo, hi
 
     def sees(self, p: Array, j: Array) -> Array:
@@ -327,6 +330,8 @@ def _intersection(*sides: Mask | Array) -> Mask:
             what = f"{side.dtype} array" if isinstance(side, np.ndarray) else type(side).__name__
             raise TypeError(f"& takes masks and bool arrays (True = seen), got {what}")
         if more is not None:
+            if array is not None:
+                _check_together("the arrays on both sides of &", array, more)
             array = more if array is None else array & more
     if {_Prefix, _Causal} <= {type(part) for part in parts}:
         raise ValueError(
@@ -341,9 +346,19 @@ def _is_int(x: Any) -> bool:
 
 
 def _ints(name: str, x: Any) -> Array:
-    array = np.asarray(x)
+    try:
+        array = np.asarray(x)
+    except ValueError:
+        raise ValueError(f"{name} must be an int or an array of int, got {x!r:.80}") from None
     if array.dtype.kind not in "iu" and not (array.size == 0 and array.dtype == float):
         raise TypeError(f"{name} must be an int or an array of int, got {array.dtype}")
-    if np.any(array > FAR) or np.any(array < -FAR):
+    if np.any(array > REACH) or np.any(array < -REACH):
         raise ValueError(f"{name} must be within ±2**62, got {x!r}")
     return array.astype(np.int64)
+
+
+def _check_together(names: str, a: Array, b: Array) -> None:
+    try:
+        np.broadcast_shapes(a.shape, b.shape)
+    except ValueError:
+        raise ValueError(f"{names} must broadcast, got {a.shape} and {b.shape}") from None

@@ -1,7 +1,8 @@
 """Which pairs are seen, asked pair by pair, and where the queries sit among the keys.
 
-What the reference forms its masks from. p is the position of a query, j that of a key; they
-broadcast against each other. Intervals, which say the same for the engines, are in `masks`.
+What the reference forms its masks from, and the few helpers that all rungs share. p is the
+position of a query, j that of a key; they broadcast against each other. Intervals, which say the
+same for the engines, are in `masks`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-FAR = 2**61  # no position is farther from key 0, so that sums with it stay within int64
+FARTHEST = 2**61  # no position is farther from key 0, so that sums with it stay within int64
 
 
 def causal_sees(p: Array, j: Array) -> Array:
@@ -62,10 +63,23 @@ def first_position(align: Any, Nq: int, Nk: int, end: Array | None = None) -> Ar
         return np.zeros((), np.int64)
     if isinstance(align, str) and align == "bottom-right":
         return np.asarray(Nk if end is None else end, np.int64) - Nq
-    position = np.asarray(align)
-    if position.dtype.kind not in "iu" or np.any(position > FAR) or np.any(position < -FAR):
+    try:
+        position = np.asarray(align)
+    except ValueError:  # ragged
+        position = np.zeros(0)
+    out = position.dtype.kind not in "iu" or np.any(abs(position.astype(float)) > FARTHEST)
+    if out:
         raise ValueError(
             "align must be 'top-left', 'bottom-right', or the position of query 0 "
             f"(an int, or one for each batch row), got {align!r}"
         )
     return position.astype(np.int64)
+
+
+def narrow(x: Any, dtype: Any) -> Array:
+    """x in `dtype`: a finite value that is too large saturates and stays finite."""
+    x = np.asarray(x)
+    if x.dtype.itemsize <= np.dtype(dtype).itemsize:
+        return x.astype(dtype)
+    limit = np.finfo(dtype).max
+    return np.where(np.isfinite(x), np.clip(x, -limit, limit), x).astype(dtype)

@@ -16,8 +16,8 @@ import numpy as np
 from . import masks
 from .biases import Alibi
 from .masks import Mask
-from .predicates import Array, first_position
-from .reference import check_shapes, narrow
+from .predicates import Array, first_position, narrow
+from .reference import check_shapes
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 Index = tuple[int, ...]
@@ -103,7 +103,7 @@ def check(
 def check_out(out: Any, problem: Problem, *inputs: Any) -> None:
     """Whether `out` can take the output: shape, dtype, writeable, apart from all inputs."""
     shape = problem.output_shape[1:] if problem.bare else problem.output_shape
-    if not isinstance(out, np.ndarray):
+    if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
         raise TypeError(f"out must be a NumPy array, got {_name(out)}")
     if out.shape != shape or out.dtype.newbyteorder("=") != problem.query.dtype:
         raise ValueError(
@@ -195,9 +195,15 @@ def _check_mask_array(mask: Any, shape: Index) -> None:
     if mask.dtype == bool:
         return
     if mask.dtype.kind in "iuf" and mask.size and np.all((mask == 0) | (mask == 1)):
-        per_key = len(shape) == 4 and mask.shape == (shape[0], shape[-1])
-        mended = "mask.astype(bool)" + ("[:, None, None, :]" if per_key else "")
-        raise TypeError(f"mask must be bool, True = seen, got {mask.dtype}: pass mask={mended}")
+        mended = ["mask.astype(bool)"]
+        if len(shape) == 4 and mask.shape == (shape[0], shape[-1]):  # a tokenizer's (B, Nk)
+            for_each = "mask.astype(bool)[:, None, None, :]"
+            if mask.shape == shape[-2:]:
+                mended = [f"{mended[0]} if it is (Nq, Nk)", f"{for_each} if it is (B, Nk)"]
+            else:
+                mended = [for_each]
+        way = " or mask=".join(mended)
+        raise TypeError(f"mask must be bool, True = seen, got {mask.dtype}: pass mask={way}")
     raise TypeError(
         f"mask must be bool, True = seen, got {mask.dtype}: what is added to the scores is a bias, "
         "pass it as bias="
@@ -247,7 +253,7 @@ def _start(align: Any, mask: Mask | Array | None, alibi: Alibi | None, shape: In
     Nq, Nk = shape[-2:]
     structured = mask if isinstance(mask, Mask) else None
     counts = alibi is not None or (structured is not None and structured.counts_positions)
-    end = None if structured is None else structured.end(Nk)
+    end = None if structured is None else _fitting(structured.end, shape, Nk)
     start = first_position(align if counts or align is not None else "top-left", Nq, Nk, end)
     _check_fits_lead("align" if end is None else "align and lengths", start, shape)
     return start
@@ -269,7 +275,7 @@ def _bounds(
     if not isinstance(mask, Mask):
         return None, None
     Nq, Nk = shape[-2:]
-    lo, hi = mask.bounds(start[..., None, None] + np.arange(Nq), Nk)
+    lo, hi = _fitting(mask.bounds, shape, start[..., None, None] + np.arange(Nq), Nk)
     hi = np.clip(hi, 0, Nk)
     lo = np.clip(lo, 0, hi)
     try:
@@ -281,15 +287,32 @@ def _bounds(
         ) from None
 
 
+def _fitting(function: Callable[..., Any], shape: Index, *arguments: Any) -> Any:
+    """What the function returns; arrays that do not broadcast are an error in the call's words."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        if "broadcast" not in str(error):
+            raise
+        raise ValueError(
+            "the parts of mask, and align, must fit each other and the sequences (*lead) = "
+            f"{shape[:-3]}, got {error}"
+        ) from None
+
+
 # ------------------------------------------------------------------------------- the numbers
 
 
 def _number(name: str, x: Any, dtype: np.dtype[Any]) -> float:
     if isinstance(x, (bool, np.bool_)) or not isinstance(x, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} must be a number, got {_name(x)}")
-    if not isfinite(x):
+    try:
+        wide = np.float64(x)
+    except OverflowError:
+        wide = np.float64(np.inf)
+    if not isfinite(wide):
         raise ValueError(f"{name} must be finite, got {x}")
-    return float(narrow(np.float64(x), dtype))
+    return float(narrow(wide, dtype))
 
 
 def _softcap(x: Any, dtype: np.dtype[Any]) -> float:

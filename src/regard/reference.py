@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .predicates import Array, causal_sees, first_position
+from .predicates import Array, causal_sees, first_position, narrow
 
 Heads = Sequence[Array]  # one matrix a head
 
@@ -252,6 +252,7 @@ def _check_output_projection(name: str, W: Array, width: int) -> None:
 # ---------------------------------------------------------------- every decision in one function
 
 
+@np.errstate(all="ignore")  # NaN and infinities are answers here
 def scaled_dot_product_attention(
     query: Array,
     key: Array,
@@ -320,14 +321,13 @@ def scaled_dot_product_attention(
 
     # Scores: scale · q·kᵀ, then the soft cap, then the bias.
     factor = narrow(1 / np.sqrt(D) if scale is None else scale, dtype)
-    with np.errstate(all="ignore"):
-        scores = (factor * q) @ k.swapaxes(-2, -1)  # (*lead, H, Nq, Nk)
-        if softcap is not None:
-            cap = narrow(softcap, dtype)
-            scores = cap * np.tanh(scores / cap)
-        p, j = _positions(align, Nq, Nk, causal, mask, bias)  # (*lead, 1, Nq, 1), (Nk,)
-        added = _bias_of_each_pair(bias, p, j, dtype)
-        scores = scores + added
+    scores = (factor * q) @ k.swapaxes(-2, -1)  # (*lead, H, Nq, Nk)
+    if softcap is not None:
+        cap = narrow(softcap, dtype)
+        scores = cap * np.tanh(scores / cap)
+    p, j = _positions(align, Nq, Nk, causal, mask, bias)  # (*lead, 1, Nq, 1), (Nk,)
+    added = _bias_of_each_pair(bias, p, j, dtype)
+    scores = scores + added
 
     # A pair is hidden by its mask, by a bias of -inf, or by a score of -inf.
     visible = (scores != -np.inf) & (added != -np.inf)
@@ -342,12 +342,11 @@ def scaled_dot_product_attention(
     sink = narrow(none if sinks is None else sinks, dtype)[:, None, None]  # (H, 1, 1)
     maximum = np.maximum(scores.max(axis=-1, keepdims=True, initial=-np.inf), sink)
     shift = np.where(maximum == -np.inf, 0, maximum)  # a row with nothing to see
-    with np.errstate(all="ignore"):
-        exponentials = np.exp(scores - shift)
-        total = exponentials.sum(axis=-1, keepdims=True) + np.exp(sink - shift)  # (*lead, H, Nq, 1)
-        weights = np.where(visible, exponentials / total, 0)  # an empty row: 0, not 0/0
-        lse = (shift + np.log(total))[..., 0]  # (*lead, H, Nq)
-        output = _blend(weights, v, visible)  # (*lead, H, Nq, Dv)
+    exponentials = np.exp(scores - shift)
+    total = exponentials.sum(axis=-1, keepdims=True) + np.exp(sink - shift)  # (*lead, H, Nq, 1)
+    weights = np.where(visible, exponentials / total, 0)  # an empty row: 0, not 0/0
+    lse = (shift + np.log(total))[..., 0]  # (*lead, H, Nq)
+    output = _blend(weights, v, visible)  # (*lead, H, Nq, Dv)
     return output.astype(query.dtype), weights, lse
 
 
@@ -374,15 +373,6 @@ def _bias_of_each_pair(bias: Any, p: Array, j: Array, dtype: Any) -> Array:
     if bias is None:
         return np.zeros((), dtype)
     return narrow(bias.of_pair(p, j) if hasattr(bias, "of_pair") else bias, dtype)
-
-
-def narrow(x: Any, dtype: Any) -> Array:
-    """x in `dtype`: a finite value that is too large saturates and stays finite."""
-    x = np.asarray(x)
-    if x.dtype.itemsize <= np.dtype(dtype).itemsize:
-        return x.astype(dtype)
-    limit = np.finfo(dtype).max
-    return np.where(np.isfinite(x), np.clip(x, -limit, limit), x).astype(dtype)
 
 
 def check_shapes(query: Array, key: Array, value: Array) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,18 +125,22 @@ class Trace:
             if not -len(self) <= wanted < len(self):
                 raise ValueError(f"there are {len(self)} tokens, got index {wanted}")
             return [(int(wanted) % len(self),)]
-        places: list[tuple[int, ...]] = []
-        for match in re.finditer(rf"(?<!\w){re.escape(wanted)}(?!\w)", self.text, re.IGNORECASE):
-            start, end = match.span()
-            inside = (self.spans[:, 0] < end) & (self.spans[:, 1] > start) & ~self.special
-            places.append(tuple(int(i) for i in np.flatnonzero(inside)))
-        found = [place for place in places if place] or [
+        found: set[tuple[int, ...]] = {
             (i,) for i, token in enumerate(self.tokens) if token.casefold() == wanted.casefold()
-        ]
-        if not found or not wanted:
+        }
+        found |= {place for span in _spans_of(wanted, self.text) if (place := self._whole(span))}
+        if not found:
             listed = ", ".join(f"{i} {token}" for i, token in enumerate(self.tokens))
             raise ValueError(f"the text has no word {wanted!r}; its tokens are: {listed}")
-        return found
+        return sorted(found)
+
+    def _whole(self, span: tuple[int, int]) -> tuple[int, ...]:
+        """The tokens that fill a span of the text just so; none if it cuts through one."""
+        starts, ends = self.spans[:, 0], self.spans[:, 1]
+        inside = np.flatnonzero((starts < span[1]) & (ends > span[0]) & ~self.special)
+        if not len(inside) or (starts[inside[0]], ends[inside[-1]]) != span:
+            return ()
+        return tuple(int(i) for i in inside)
 
     def _link(
         self, weight: float, layer: int, head: int, query: tuple[int, ...], key: tuple[int, ...]
@@ -148,3 +154,11 @@ class Trace:
         if len(place) == 1:
             return self.tokens[place[0]]
         return self.text[self.spans[place[0], 0] : self.spans[place[-1], 1]]
+
+
+def _spans_of(wanted: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where a word stands in a text, in any case, white space and composition of its letters."""
+    forms = {unicodedata.normalize(form, wanted.strip()) for form in ("NFC", "NFD")} - {""}
+    for form in forms:
+        pattern = r"\s+".join(map(re.escape, form.split()))
+        yield from (match.span() for match in re.finditer(pattern, text, re.IGNORECASE))

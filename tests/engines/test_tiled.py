@@ -29,8 +29,8 @@ OPTIONS = {
 @pytest.mark.parametrize("name", OPTIONS)
 def test_any_tile_gives_the_same(tile, name):
     problem = check(*draw_call(1, Nq=23, Nk=31), **OPTIONS[name])
-    whole = tiled.run(problem, (23, 31))
-    parts = tiled.run(problem, tile)
+    whole = tiled.run(problem, tile=(23, 31))
+    parts = tiled.run(problem, tile=tile)
     assert_close(parts.output, whole.output, 1e-12)
     assert_close(parts.lse, whole.lse, 1e-12)
     rows, columns = np.array([22, 0, 7]), np.array([30, 1, 1, 16])
@@ -45,9 +45,9 @@ def test_any_tile_gives_the_same(tile, name):
 def test_lengths_that_straddle_tiles_with_padding_that_poisons(N, poison):
     """Keys beside the sequence hold NaN, in tiles of (3, 4): no one may read them."""
     q, k, v = draw_call(2, lead=(), Nq=N, Nk=13)
-    clean = tiled.run(check(q, k[:, :N], v[:, :N], causal=True), (3, 4))
+    clean = tiled.run(check(q, k[:, :N], v[:, :N], causal=True), tile=(3, 4))
     k[:, N:], v[:, N:] = poison, poison
-    padded = tiled.run(check(q, k, v, causal=True, align=0, mask=masks.lengths(N)), (3, 4))
+    padded = tiled.run(check(q, k, v, causal=True, align=0, mask=masks.lengths(N)), tile=(3, 4))
     assert_close(padded.output, clean.output, 1e-14)
 
 
@@ -55,7 +55,7 @@ def test_the_running_sum_does_not_overflow_when_the_maximum_rises():
     q, k, v = draw_call(3, lead=(), H=1, Nq=2, Nk=64, D=1)
     k[0, :, 0] = np.linspace(-3000, 3000, 64)
     q[...] = 1.0
-    output = tiled.run(check(q, k, v), (2, 8)).output
+    output = tiled.run(check(q, k, v), tile=(2, 8)).output
     assert_close(output, np.broadcast_to(v[:, -1:], output.shape), 1e-12)
 
 
@@ -69,7 +69,7 @@ def visits(monkeypatch, **options):
         return scores(self, rows, columns)
 
     monkeypatch.setattr(tiled._Head, "scores", counted)
-    tiled.run(check(*draw_call(4, lead=(), H=1, Nq=64, Nk=64), **options), (8, 8))
+    tiled.run(check(*draw_call(4, lead=(), H=1, Nq=64, Nk=64), **options), tile=(8, 8))
     return seen
 
 

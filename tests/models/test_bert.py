@@ -47,6 +47,24 @@ def test_minilm_equals_transformers(minilm, shape):
     np.testing.assert_allclose(minilm(ids), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("older", [False, True])
+def test_a_model_with_a_head_is_read_below_its_prefix(tiny_folder, older):
+    from safetensors.numpy import load_file, save_file
+
+    file = tiny_folder / "model.safetensors"
+    expected = regard.models.load(tiny_folder)([2, 5, 3])
+    renamed = {f"bert.{name}": tensor for name, tensor in load_file(file).items()}
+    if older:  # the norms' names of TensorFlow
+        renamed = {
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            ): tensor
+            for name, tensor in renamed.items()
+        }
+    save_file({**renamed, "cls.predictions.bias": np.zeros(18, np.float32)}, file)
+    np.testing.assert_array_equal(regard.models.load(tiny_folder)([2, 5, 3]), expected)
+
+
 def test_minilm_finds_the_law(minilm):
     trace = minilm.look(SENTENCE)
     first, second = trace.find("its", "law")[:2]
@@ -148,6 +166,13 @@ def test_embed_pools_what_the_folder_says(tiny, tiny_folder):
         (("modules.json", [{"type": "x.Transformer", "path": ""}, {"type": "x.Dense", "path": ""}]),
          "modules must be Transformer, Pooling .* got Transformer, Dense"),
         (("modules.json", None), "modules.json is missing"),
+        (("modules.json", {"a": 1}), "modules.json must hold a list of objects"),
+        (("modules.json", [1]), "modules.json must hold a list of objects"),
+        (("1_Pooling/config.json", [1]), "config.json must hold one JSON object"),
+        (("sentence_bert_config.json", []), "must hold one JSON object"),
+        (("sentence_bert_config.json", {"max_seq_length": "256"}), "max_seq_length must be an int"),
+        (("sentence_bert_config.json", {"max_seq_length": 2}),
+         "max_seq_length must be greater than 2, got 2"),
     ],
 )  # fmt: skip
 def test_pooling_is_never_assumed(tiny, tiny_folder, change, says):
@@ -162,8 +187,11 @@ def test_pooling_is_never_assumed(tiny, tiny_folder, change, says):
 def test_embed_keeps_the_order_of_mixed_lengths(tiny):
     texts = ["a b c a b", "", "the", "law is just", "b", "unbelievable", "c a"]
     done = []
-    vectors = tiny.embed(texts, progress=done.append)
-    assert sum(done) == len(texts)
+    vectors = tiny.embed(texts, progress=lambda n, total: done.append((n, total)))
+    assert done[-1] == (len(texts), len(texts))
+    assert done == sorted(done)
+    again = tiny.embed(text for text in texts)  # any iterable of texts
+    np.testing.assert_array_equal(again, vectors)
     for text, vector in zip(texts, vectors, strict=True):
         np.testing.assert_allclose(vector, mean(tiny, tiny.tokenizer.encode(text).ids), atol=1e-6)
 
@@ -172,8 +200,12 @@ def test_embed_of_nothing(tiny):
     assert tiny.embed([]).shape == (0, 12)
     with pytest.raises(TypeError, match="texts must be a list of str, got 'a b'"):
         tiny.embed("a b")
-    with pytest.raises(TypeError, match="texts must be a list of str"):
+    with pytest.raises(TypeError, match="text must be a str, got int"):
         tiny.embed([1])
+    with pytest.raises(ValueError, match="text must be valid Unicode"):
+        tiny.embed(["\udce9"])
+    with pytest.raises(ValueError, match="text must be valid Unicode"):
+        tiny.look("\udce9")
 
 
 def test_embed_cuts_at_the_folder_s_length_and_says_so(tiny):

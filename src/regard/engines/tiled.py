@@ -18,33 +18,34 @@ from typing import Any
 
 import numpy as np
 
-from ..problem import Array, Index, Problem, Result, narrow
+from ..predicates import Array, narrow
+from ..problem import Index, Problem, Result
 
 TILE_BYTES = 2**19  # one tile of scores stays in a second-level cache
 BLOCK = 128  # queries that walk together
 
 
-def run(problem: Problem, tile: tuple[int, int] | None = None) -> Result:
+@np.errstate(all="ignore")
+def run(problem: Problem, out: Array | None = None, tile: tuple[int, int] | None = None) -> Result:
     """The output, lse, and the weights on demand; `tile` is (queries, keys)."""
     block, width = tile or tile_shape(problem)
-    output = np.empty(problem.output_shape, problem.query.dtype)
+    output = np.empty(problem.output_shape, problem.query.dtype) if out is None else out
     maximum = np.empty(problem.shape[:-1], problem.dtype)  # (*lead, H, Nq)
     total = np.empty(problem.shape[:-1], problem.dtype)
-    with np.errstate(all="ignore"):
-        for index in np.ndindex(problem.shape[:-2]):
-            head = _Head(problem, index)
-            for rows in _slices(0, problem.shape[-2], block):
-                m, l, blend = _attend(head, rows, width)  # noqa: E741
-                output[index][rows] = np.where(l > 0, blend / l, blend)
-                maximum[index][rows], total[index][rows] = m[:, 0], l[:, 0]
-        lse = np.where(maximum == -np.inf, 0, maximum) + np.log(total)
-        reciprocal = np.where(total == 0, 0, 1 / total)
+    head = None
+    for index in np.ndindex(problem.shape[:-2]):
+        head = _Head(problem, index, head)
+        for rows in _slices(0, problem.shape[-2], block):
+            m, l, blended = _attend(head, rows, width)  # noqa: E741
+            output[index][rows] = blended
+            maximum[index][rows], total[index][rows] = m[:, 0], l[:, 0]
+    lse = np.where(maximum == -np.inf, 0, maximum) + np.log(total)
+    reciprocal = np.where(total == 0, 0, 1 / total)
 
+    @np.errstate(all="ignore")
     def weights_of(index: Index, rows: Array, columns: Array) -> Array:
-        head = _Head(problem, index)
         m, r = maximum[index][rows, None], reciprocal[index][rows, None]
-        with np.errstate(all="ignore"):
-            return _weights(head, rows, columns, m, r, (block, width))
+        return _weights(_Head(problem, index), rows, columns, m, r, (block, width))
 
     return Result(output, lse, weights_of)
 
@@ -60,9 +61,9 @@ def memory(problem: Problem) -> int:
     block, width = tile_shape(problem)
     tiles = 2 * block * min(width, problem.shape[-1])
     copies = sum(
-        x.shape[-2] * x.shape[-1]
+        prod(x.shape[-2:])
         for x in (problem.key, problem.value)
-        if x.dtype != problem.dtype or not x[..., :1, :, :].flags.c_contiguous
+        if x.dtype != problem.dtype or not _is_dense(x)
     )
     statistics = 4 * prod(problem.shape[:-1])
     return (tiles + copies + statistics) * problem.dtype.itemsize
@@ -71,14 +72,20 @@ def memory(problem: Problem) -> int:
 class _Head:
     """What one query head reads, ready for products, and the scores of any tile of it."""
 
-    def __init__(self, problem: Problem, index: Index) -> None:
+    k: Array
+    v: Array
+    scratch: Array
+
+    def __init__(self, problem: Problem, index: Index, before: _Head | None = None) -> None:
         *lead, h = index
-        group = problem.query.shape[-3] // problem.key.shape[-3]
-        read = (*lead, h // group)
+        self.read = (*lead, h // (problem.query.shape[-3] // problem.key.shape[-3]))
+        if before is not None and before.read == self.read:  # of one group: prepared already
+            self.k, self.v, self.scratch = before.k, before.v, before.scratch
+        else:
+            self.k = _dense(problem.key[self.read], problem.dtype)  # (Nk, D)
+            self.v = _dense(problem.value[self.read], problem.dtype)  # (Nk, Dv)
+            self.scratch = np.empty(0, problem.dtype)
         self.q = problem.query[index]  # (Nq, D)
-        self.k = _dense(problem.key[read], problem.dtype)  # (Nk, D)
-        self.v = _dense(problem.value[read], problem.dtype)  # (Nk, Dv)
-        self.finite: Any = np.isfinite(self.v).all(axis=1)  # (Nk,)
         self.scale = problem.dtype.type(problem.scale)
         self.softcap = problem.softcap and problem.dtype.type(problem.softcap)
         self.bias = None if problem.bias is None else problem.bias[index]
@@ -87,7 +94,6 @@ class _Head:
         self.array = None if problem.array is None else problem.array[index]
         self.lo = None if problem.lo is None else problem.lo[index]
         self.hi = None if problem.hi is None else problem.hi[index]
-        self.scratch = np.empty(0, problem.dtype)
         self.start = int(np.broadcast_to(problem.start, problem.lead)[tuple(lead)])
 
     def tiles(self, rows: slice, width: int) -> Iterator[slice]:
@@ -128,31 +134,55 @@ class _Head:
 
 
 def _attend(head: _Head, rows: slice, width: int) -> tuple[Array, Array, Array]:
-    """A block of queries walks along its tiles: (maximum, sum, weighted values)."""
+    """A block of queries: (maximum, sum, output).
+
+    Where the output is not finite, a hidden value may be to blame, or a sum that overflowed: then
+    the block walks again, with care.
+    """
+    m, l, blend = _walk(head, rows, width, head.v, None)  # noqa: E741
+    output = _average(blend, l)
+    if np.isfinite(output).all():
+        return m, l, output
+    finite = np.isfinite(head.v)
+    shrink = head.k.dtype.type(2.0 ** -(len(head.v).bit_length() + 1))  # no sum can overflow
+    _, _, blend = _walk(head, rows, width, head.v * shrink, finite)
+    output = _average(blend, l)
+    most = np.finfo(output.dtype).max * shrink  # an average is no larger than what it averages
+    return m, l, np.where(np.isfinite(output), np.clip(output, -most, most), output) / shrink
+
+
+def _average(blend: Array, l: Array) -> Array:  # noqa: E741
+    """blend / l, and zeros where nothing was seen."""
+    return np.where(l == 0, 0, blend / l)
+
+
+def _walk(
+    head: _Head, rows: slice, width: int, v: Array, finite: Array | None
+) -> tuple[Array, Array, Array]:
+    """Along the tiles: (maximum, sum, weighted values). `finite` tells the values that are."""
     n, dtype = rows.stop - rows.start, head.k.dtype
     m = np.full((n, 1), head.sink, dtype)  # a sink is a logit without a value
     l = np.full((n, 1), head.sink > -np.inf, dtype)  # noqa: E741
-    blend = np.zeros((n, head.v.shape[1]), dtype)
+    blend = np.zeros((n, v.shape[1]), dtype)
     for columns in head.tiles(rows, width):
         s = head.scores(rows, columns)
         top = np.maximum(m, s.max(axis=1, keepdims=True))
         shift = np.where(top == -np.inf, 0, top)  # nothing seen yet: any shift will do
         carry = np.exp(m - shift)
-        visible = None if head.finite[columns].all() else s != -np.inf
+        visible: Any = None if finite is None else s != -np.inf
         s -= shift
         p = np.exp(s, out=s)
         l = l * carry + p.sum(axis=1, keepdims=True)  # noqa: E741
         blend *= carry
-        blend += _weigh(p, head.v[columns], visible)
+        blend += (
+            p @ v[columns] if finite is None else _weigh(p, v[columns], finite[columns], visible)
+        )
         m = top
     return m, l, blend
 
 
-def _weigh(p: Array, v: Array, visible: Array | None) -> Array:
-    """p @ v; where a value is not finite, pair by pair, so that a hidden one counts for nothing."""
-    if visible is None:
-        return p @ v
-    finite = np.isfinite(v)
+def _weigh(p: Array, v: Array, finite: Array, visible: Array) -> Array:
+    """p @ v, where a value that is not finite counts pair by pair, and not where it is hidden."""
     total: Array = p @ np.where(finite, v, 0)
     for j in np.flatnonzero(~finite.all(axis=1)):
         rest = np.where(finite[j], 0, p[:, j, None] * v[j])
@@ -179,8 +209,14 @@ def _weights(
 
 
 def _dense(x: Array, dtype: np.dtype[Any]) -> Array:
-    """x in row-major order, without a copy where it is so already."""
-    return np.ascontiguousarray(x, dtype)
+    """x (N, D) as the linear algebra library takes it; copied only where it must be."""
+    return x if x.dtype == dtype and _is_dense(x) else np.array(x, dtype, order="C")
+
+
+def _is_dense(x: Array) -> bool:
+    """Rows of numbers side by side, any distance apart."""
+    row, column = x.strides[-2:]
+    return column == x.itemsize and row >= x.shape[-1] * x.itemsize and row % x.itemsize == 0
 
 
 def _slices(start: int, stop: int, step: int) -> Iterator[slice]:

@@ -17,8 +17,8 @@ from ..attention_map import AttentionMap
 from ..elementwise import ACTIVATIONS, layer_norm
 from ..predicates import Array
 from ..trace import Trace
-from . import text as texts_
 from .loading import Settings, Tensors, read_pooling, read_tokenizer
+from .text import embed, encode
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -71,7 +71,7 @@ class Bert:
         self.epsilon = settings.number("layer_norm_eps", 1e-12)
         self.activation = settings.choice("hidden_act", ACTIVATIONS)
         settings.choice("position_embedding_type", {"absolute": None}, "absolute")
-        tensors = Tensors(folder / "model.safetensors")
+        tensors = Tensors(folder / "model.safetensors").below("embeddings.word_embeddings.weight")
         take = tensors.take
         words, kinds = settings.size("vocab_size"), settings.size("type_vocab_size")
         self._words = take("embeddings.word_embeddings.weight", (words, D))
@@ -130,7 +130,7 @@ class Bert:
         ValueError
             If the text is too long and `truncate` is False.
         """
-        encoding = texts_.encode(self.tokenizer, text, self.positions, truncate)
+        encoding = encode(self.tokenizer, text, self.positions, truncate)
         maps: list[AttentionMap] = []
 
         def looked_at(q: Array, k: Array, v: Array) -> Any:
@@ -145,7 +145,7 @@ class Bert:
         texts: Sequence[str],
         *,
         chunks: bool = False,
-        progress: Callable[[int], object] | None = None,
+        progress: Callable[[int, int], object] | None = None,
     ) -> Array:
         """One vector for each text, pooled and normalised as the model's folder says.
 
@@ -157,7 +157,7 @@ class Bert:
             `chunks` it is taken in windows of that length instead, and its vector is their
             average, weighted by their tokens.
         progress : function, optional
-            Called with the number of windows that were just done.
+            Called now and then with the number of windows done, and of all.
 
         Returns
         -------
@@ -168,9 +168,11 @@ class Bert:
         ValueError
             If the folder does not say how to pool (modules.json): it is never assumed.
         """
-        pooling = read_pooling(self.folder, self.positions)
-        return texts_.embed(self, pooling, texts, chunks, progress)
+        special = self.tokenizer.num_special_tokens_to_add(is_pair=False)
+        pooling = read_pooling(self.folder, self.positions, special)
+        return embed(self, pooling, texts, chunks, progress)
 
+    @np.errstate(all="ignore")
     def _forward(self, ids: Array, attend: Attend) -> Array:
         x = self._words[ids] + self._places[: ids.shape[-1]] + self._kind  # (…, N, D)
         x = layer_norm(x, *self._norm, self.epsilon)

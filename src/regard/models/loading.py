@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..predicates import Array
+from .extra import needed
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -61,6 +62,9 @@ class Settings:
             raise ValueError(f"{self.file}: {name} must be {' or '.join(among)}, got {chosen!r}")
         return among[chosen]
 
+    def has(self, name: str) -> bool:
+        return self._config.get(name) is not None
+
     def _take(self, name: str, default: Any = None) -> Any:
         if self._config.get(name, default) is None:
             raise ValueError(f"{self.file}: {name} is missing")
@@ -73,7 +77,7 @@ def read_json(file: Path) -> Any:
         return json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{file} is missing: a model's folder must have it") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{file} could not be read: {error}") from error
 
 
@@ -84,9 +88,11 @@ class Tensors:
     """
 
     def __init__(self, file: Path) -> None:
+        needed("safetensors")
         from safetensors import SafetensorError, safe_open
 
         self.file = file
+        self._prefix = ""
         if not file.is_file():
             raise ValueError(f"{file} is missing: weights are read from safetensors files alone")
         try:
@@ -95,8 +101,18 @@ class Tensors:
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{file} is corrupt or cut short: {error}") from error
 
+    def below(self, known: str) -> Tensors:
+        """The same, for names that all stand below a prefix, as that of one known name does."""
+        found = [name for name in self.names if name == known or name.endswith(f".{known}")]
+        self._prefix = min(found, key=len).removesuffix(known) if found else ""
+        return self
+
     def take(self, name: str, shape: tuple[int, ...]) -> Array:
         """One tensor, in float32."""
+        name = self._prefix + name
+        if name not in self.names:  # older files have the norms' names of TensorFlow
+            older = name.replace("LayerNorm.weight", "LayerNorm.gamma")
+            name = older.replace("LayerNorm.bias", "LayerNorm.beta")
         if name not in self.names:
             raise ValueError(f"{self.file}: tensor {name} is missing")
         tensor = self._open.get_tensor(name)
@@ -109,8 +125,7 @@ class Tensors:
 
 def read_tokenizer(file: Path) -> Tokenizer:
     """The tokenizer, with its own cutting and padding switched off."""
-    from tokenizers import Tokenizer
-
+    Tokenizer = needed("tokenizers").Tokenizer
     if not file.is_file():
         raise ValueError(f"{file} is missing: a model's folder must have it")
     try:
@@ -138,20 +153,36 @@ class Pooling:
     length: int  # tokens, special ones included, after which `embed` cuts
 
 
-def read_pooling(folder: Path, positions: int) -> Pooling:
-    """What modules.json and the folders that it names say; nothing is assumed."""
-    modules = read_json(folder / "modules.json")
+def read_pooling(folder: Path, positions: int, special: int) -> Pooling:
+    """What modules.json and the folders that it names say; nothing is assumed.
+
+    `special` is the number of tokens that the tokenizer adds to a text.
+    """
+    file = folder / "modules.json"
+    modules = read_json(file)
+    if not isinstance(modules, list) or not all(isinstance(m, dict) for m in modules):
+        raise ValueError(f"{file} must hold a list of objects, got {modules!s:.80}")
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise ValueError(
-            f"{folder / 'modules.json'}: modules must be Transformer, Pooling and perhaps "
-            f"Normalize, got {', '.join(kinds)}"
+            f"{file}: modules must be Transformer, Pooling and perhaps Normalize, "
+            f"got {', '.join(kinds)}"
         )
-    file = folder / modules[1]["path"] / "config.json"
+    mode = _pooling_mode(folder / str(modules[1].get("path", "1_Pooling")) / "config.json")
+    stated = folder / "sentence_bert_config.json"
+    length = positions
+    if stated.is_file() and Settings(stated).has("max_seq_length"):
+        length = min(Settings(stated).size("max_seq_length"), positions)
+    if length <= special:
+        raise ValueError(f"{stated}: max_seq_length must be greater than {special}, got {length}")
+    return Pooling(mode, len(kinds) == 3, length)
+
+
+def _pooling_mode(file: Path) -> str:
     modes = read_json(file)
+    if not isinstance(modes, dict):
+        raise ValueError(f"{file} must hold one JSON object, got {modes!s:.80}")
     chosen = [name for name in modes if name.startswith("pooling_mode") and modes[name]]
     if len(chosen) != 1 or chosen[0] not in MODES:
         raise ValueError(f"{file}: one of {', '.join(MODES)} must be true, got {chosen}")
-    stated = folder / "sentence_bert_config.json"
-    length = read_json(stated).get("max_seq_length") if stated.is_file() else None
-    return Pooling(MODES[chosen[0]], len(kinds) == 3, min(length or positions, positions))
+    return MODES[chosen[0]]

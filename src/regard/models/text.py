@@ -38,9 +38,7 @@ def windows(tokenizer: Tokenizer, raw: Encoding, length: int) -> list[Encoding]:
 
 def encode(tokenizer: Tokenizer, text: str, positions: int, truncate: bool) -> Encoding:
     """A text that fits the model's positions; a longer one is cut or refused."""
-    if not isinstance(text, str):
-        raise TypeError(f"text must be a str, got {type(text).__name__}")
-    whole = tokenizer.encode(text)
+    whole = tokenizer.encode(_valid(text))
     if len(whole.ids) <= positions:
         return whole
     if not truncate:
@@ -51,17 +49,28 @@ def encode(tokenizer: Tokenizer, text: str, positions: int, truncate: bool) -> E
     return windows(tokenizer, tokenizer.encode(text, add_special_tokens=False), positions)[0]
 
 
+def _valid(text: str) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a str, got {type(text).__name__}")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"text must be valid Unicode: {error}") from None
+    return text
+
+
 def embed(
     model: Encoder,
     pooling: Pooling,
     texts: Sequence[str],
     chunks: bool,
-    progress: Callable[[int], object] | None,
+    progress: Callable[[int, int], object] | None,
 ) -> Array:
     """One vector a text, (len(texts), D): what `Bert.embed` documents."""
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+    if isinstance(texts, str):
         raise TypeError(f"texts must be a list of str, got {texts!r:.50}: [text] holds one text")
-    raw = model.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    texts = [_valid(text) for text in texts]
+    raw = model.tokenizer.encode_batch(texts, add_special_tokens=False)
     parts = [[w.ids for w in windows(model.tokenizer, each, pooling.length)] for each in raw]
     if not chunks:
         cut = sum(len(part) > 1 for part in parts)
@@ -87,10 +96,11 @@ def embed(
 
 
 def _pool(
-    model: Encoder, flat: list[list[int]], mode: str, progress: Callable[[int], object] | None
+    model: Encoder, flat: list[list[int]], mode: str, progress: Callable[[int, int], object] | None
 ) -> Array:
     """One vector a window. Windows of one length go together: no padding is computed."""
     lengths = np.array([len(ids) for ids in flat], int)
+    done = 0
     vectors = np.empty((len(flat), model.width), np.float32)
     for length in np.unique(lengths)[::-1]:
         alike = np.flatnonzero(lengths == length)
@@ -98,8 +108,9 @@ def _pool(
         for start in range(0, len(alike), step):
             batch = alike[start : start + step]
             vectors[batch] = POOL[mode](model(np.array([flat[i] for i in batch])))
+            done += len(batch)
             if progress is not None:
-                progress(len(batch))
+                progress(done, len(flat))
     return vectors
 
 
