@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 # The test files: what catches most in little time stands first.
-TESTS = ["test_reference", "test_semantics", "engines/test_tiled", "test_masks", "test_properties"]
+TESTS = ["test_reference", "test_semantics", "engines/test_tiled", "test_masks", "test_properties",
+         "test_problem"]  # fmt: skip
 TIMEOUT = 300  # seconds for one run of pytest; where nothing fails it takes about 12
 
 # For each file the mistakes in it: a name, the text as it is, the text as it must not be.
