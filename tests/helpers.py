@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from regard import reference
+from regard.engines import ENGINES as ALL_ENGINES
 
-ENGINES = ["reference", "tiled"]
+ENGINES = list(ALL_ENGINES)
+NATIVE = [name for name in ENGINES if name.startswith("native")]
 EPSILON = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 
 

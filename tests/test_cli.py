@@ -243,7 +243,7 @@ def test_info_names_what_is_here():
     assert facts["regard"] == regard.__version__
     assert np.__version__ in facts["NumPy"]
     assert {"engine reference", "engine tiled"} <= set(facts)
-    assert facts["threads"].startswith("3 for regard's own code")
+    assert facts["threads"].startswith("3 for the native engine")
     assert facts["cache"] == "nowhere"
     assert "not fetched (84 MB to fetch)" in facts["model minilm"]
 

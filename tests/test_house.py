@@ -75,6 +75,11 @@ def test_nothing_imports_what_stands_above_it(file):
 def test_the_rungs_never_import_each_other():
     assert "reference" not in set(imports_of(SOURCE / "engines" / "tiled.py"))
     assert set(imports_of(SOURCE / "engines" / "tiled.py")) == {"predicates", "problem"}
+    assert set(imports_of(SOURCE / "engines" / "native.py")) == {
+        "predicates",
+        "problem",
+        "threads",
+    }
     assert set(imports_of(SOURCE / "reference.py")) == {"predicates"}
     assert set(imports_of(SOURCE / "predicates.py")) == set()
 

@@ -110,7 +110,7 @@ def test_minus_infinity_in_a_bias_hides(engine):
     mask = draw(13, (7, 7))[0] > 0
     mask[2] = False
     by_bias = regard.look(q, k, v, bias=np.where(mask, 0.0, -INF), engine=engine)
-    by_mask = regard.look(q, k, v, mask=mask, engine=engine)
+    by_mask = regard.look(q, k, v, mask=mask, bias=np.zeros((7, 7)), engine=engine)
     np.testing.assert_array_equal(by_bias.output, by_mask.output)
     np.testing.assert_array_equal(by_bias.lse, by_mask.lse)
 
@@ -187,8 +187,8 @@ def test_one_empty_sequence_leaves_its_neighbours_alone(engine):
 @pytest.mark.parametrize("poison", [NAN, INF])
 def test_a_visible_bad_score_spoils_its_row_alone(engine, poison):
     q, k, v = draw_call(20, lead=(), H=1, Nq=5, Nk=7)
-    clean = regard.look(q, k, v, engine=engine)
     bias = np.zeros((5, 7))
+    clean = regard.look(q, k, v, bias=bias, engine=engine)
     bias[2, 3] = poison
     spoilt = regard.look(q, k, v, bias=bias, engine=engine)
     assert not np.isfinite(spoilt.output[0, 2]).any()

@@ -14,6 +14,7 @@ from . import engines
 from .attention_map import AttentionMap
 from .predicates import Array
 from .problem import Problem, check, check_out
+from .threads import get_num_threads
 
 __all__ = ["Explanation", "attention", "explain", "look"]
 
@@ -79,8 +80,9 @@ def attention(
         scores become softcap · tanh(scores / softcap), before the bias.
     sinks : (H,) array of float
         One more logit a head in the denominator, without a value.
-    engine : {"tiled", "reference"}
-        Default: the best that can do the call; see `explain`.
+    engine : {"reference", "tiled", "native", "native-baseline", "native-avx2", ...}
+        Default: the best that can do the call; see `explain`. One asked for by name is taken, or
+        it is an error.
     out : (*lead, H, Nq, Dv) array
         Takes the output; must not overlap an input. Undefined after an interruption.
 
@@ -115,7 +117,7 @@ def attention(
         query, key, value, causal=causal, align=align, mask=mask, bias=bias, scale=scale,
         softcap=softcap, sinks=sinks,
     )  # fmt: skip
-    chosen, _ = engines.choose(engine)
+    chosen, _ = engines.choose(engine, problem)
     if out is not None:
         check_out(out, problem, query, key, value, mask, problem.array, bias, sinks)
     taken = out[None] if out is not None and problem.bare else out
@@ -164,7 +166,7 @@ def look(
         query, key, _no_value(key) if value is None else value,
         causal=causal, align=align, mask=mask, bias=bias, scale=scale, softcap=softcap, sinks=sinks,
     )  # fmt: skip
-    chosen, _ = engines.choose(engine)
+    chosen, _ = engines.choose(engine, problem)
     return AttentionMap(problem, chosen.run(problem, None), has_output=value is not None)
 
 
@@ -181,8 +183,7 @@ class Explanation:
     why: str
     about: str
     dtype: str
-    instruction_set: str
-    threads: str
+    runs_on: str
     memory: int  # bytes beside inputs and output, at the peak
     formed: int  # bytes of one matrix of all scores
     seen: int  # pairs in the intervals that queries see; a bool array or a bias may hide more
@@ -195,7 +196,7 @@ class Explanation:
             ("engine", f"{self.engine}: {self.about}"),
             ("why", self.why),
             ("dtype", self.dtype),
-            ("runs on", f"{self.instruction_set}, {self.threads}"),
+            ("runs on", self.runs_on),
             ("memory", f"{_bytes(self.memory)} beside inputs and output"),
             ("", f"(one matrix of all scores would be {_bytes(self.formed)})"),
             ("work", f"{self.at_most}{share:.1%} of {self.pairs:,} query-key pairs can be seen"),
@@ -235,8 +236,7 @@ def explain(
     >>> import numpy as np, regard
     >>> q = k = v = np.zeros((12, 4096, 64), np.float32)
     >>> print(regard.explain(q, k, v, causal=True))  # doctest: +ELLIPSIS
-    engine  tiled: NumPy, online softmax tile by tile
-    why     the fastest engine here that does every call
+    engine  ...
     dtype   float32, computed in float32
     ...
     work    50.0% of 201,326,592 query-key pairs can be seen
@@ -245,16 +245,22 @@ def explain(
         query, key, value, causal=causal, align=align, mask=mask, bias=bias, scale=scale,
         softcap=softcap, sinks=sinks,
     )  # fmt: skip
-    chosen, why = engines.choose(engine)
+    chosen, why = engines.choose(engine, problem)
     pairs = prod(problem.shape)
     return Explanation(
         engine=chosen.name, why=why, about=chosen.about,
         dtype=f"{problem.query.dtype}, computed in {problem.dtype}",
-        instruction_set="NumPy's linear algebra library", threads="with the threads that it has",
+        runs_on=_runs_on(chosen.name),
         memory=chosen.memory(problem), formed=pairs * problem.dtype.itemsize,
         seen=_seen(problem), pairs=pairs,
         at_most="" if problem.array is None and problem.bias is None else "at most ",
     )  # fmt: skip
+
+
+def _runs_on(engine: str) -> str:
+    if engine.startswith("native"):
+        return f"up to {get_num_threads()} threads of regard's own"
+    return "NumPy's linear algebra library, with the threads that it has"
 
 
 def _seen(problem: Problem) -> int:

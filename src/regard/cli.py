@@ -21,7 +21,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from . import __version__, models
-from .engines import ENGINES
+from .engines import ENGINES, native
 from .models.catalog import CATALOG, cache_folder, cached
 from .predicates import Array
 from .threads import get_num_threads
@@ -306,7 +306,8 @@ def info() -> None:
         ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         ("NumPy", f"{np.__version__} with {blas.get('name')} {blas.get('version')}"),
         *((f"engine {e.name}", e.about) for e in ENGINES.values()),
-        ("threads", f"{get_num_threads()} for regard's own code; NumPy's library has its own"),
+        *((("engine native", native.WHY_NOT),) if native.WHY_NOT else ()),
+        ("threads", f"{get_num_threads()} for the native engine; NumPy's library has its own"),
         *((name, _version_of(name)) for name in ("safetensors", "tokenizers", "ml_dtypes")),
         ("cache", str(cache_folder())),
     ]

@@ -20,6 +20,7 @@ from .predicates import Array, first_position, narrow
 from .reference import check_shapes
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+NUMPY_FLOATS = {np.dtype(name) for name in FLOATS if name != "bfloat16"}  # a name takes a µs
 Index = tuple[int, ...]
 
 
@@ -126,7 +127,7 @@ def _floats(name: str, x: Any) -> Array:
         raise TypeError(f"{name} must be a plain array, got a MaskedArray: pass its mask as mask=")
     if not isinstance(x, np.ndarray):
         raise TypeError(f"{name} must be a NumPy array, got {_name(x)}{_how_to_convert(name, x)}")
-    if x.dtype.name not in FLOATS:
+    if x.dtype not in NUMPY_FLOATS and x.dtype.name not in FLOATS:
         raise TypeError(f"{name} must be one of {', '.join(FLOATS)}, got {x.dtype}")
     return _plain(x)
 

@@ -10,7 +10,7 @@ _chosen: int | None = None
 
 
 def get_num_threads() -> int:
-    """The number of threads that regard's own compiled code may use.
+    """The number of threads that the native engine may use.
 
     What `set_num_threads` was given; else OMP_NUM_THREADS; else the cores this process may run on.
     The reference and tiled engines run on NumPy, whose linear algebra library has threads of its

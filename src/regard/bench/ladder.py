@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..call import attention, explain
+from ..engines.native import SETS
 from ..predicates import Array
 from .turns import medians
 
@@ -44,6 +45,7 @@ def measure(shape: tuple[int, ...], causal: bool) -> dict[str, float]:
         "a few lines": lambda: a_few_lines(q, k, v, causal),
         "reference": lambda: attention(q, k, v, causal=causal, engine="reference"),
         "tiled": lambda: attention(q, k, v, causal=causal, engine="tiled"),
+        **({"native": lambda: attention(q, k, v, causal=causal, engine="native")} if SETS else {}),
     }
     expected = functions["reference"]()
     for name, function in functions.items():
@@ -51,28 +53,38 @@ def measure(shape: tuple[int, ...], causal: bool) -> dict[str, float]:
     return {name: 1e3 * seconds for name, seconds in medians(functions).items()}
 
 
+def row(shape: tuple[int, ...], causal: bool) -> str:
+    """One line of the table."""
+    ms = measure(shape, causal)
+    q = np.empty(shape, np.float32)
+    memory = [explain(q, q, q, causal=causal, engine=name) for name in ("tiled", *SETS[-1:])]
+    cells = [
+        str(shape),
+        "causal" if causal else "full",
+        *(f"{each:.1f}" for each in ms.values()),
+        *(f"{ms['a few lines'] / ms[name]:.2f} ×" for name in ("tiled", "native") if name in ms),
+        f"{memory[0].formed / 1e6:.0f} MB",
+        *(f"{told.memory / 1e6:.1f} MB" for told in memory),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
 def main() -> None:
     """Print a table in Markdown, a row as it is measured."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+        prog="python -m regard.bench.ladder", description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )  # fmt: skip
     parser.parse_args()
-    print("| shape | | a few lines, ms | reference, ms | tiled, ms | tiled faster than a few lines "
-          "| than reference | memory: matrix | tiled |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|")
+    engines = ["tiled", *(["native"] if SETS else [])]
+    heads = ["shape", "", *(f"{name}, ms" for name in ("a few lines", "reference", *engines))]
+    heads += [f"{name} faster than a few lines" for name in engines]
+    heads += ["memory: matrix", *engines]
+    print(f"| {' | '.join(heads)} |")
+    print("|---" * len(heads) + "|")
     for shape in SHAPES:
         for causal in (False, True):
-            ms = measure(shape, causal)
-            q = np.empty(shape, np.float32)
-            told = explain(q, q, q, causal=causal, engine="tiled")
-            ratios = (ms["a few lines"] / ms["tiled"], ms["reference"] / ms["tiled"])
-            print(
-                f"| {shape} | {'causal' if causal else 'full'} "
-                f"| {ms['a few lines']:.1f} | {ms['reference']:.1f} | {ms['tiled']:.1f} "
-                f"| {ratios[0]:.2f} × | {ratios[1]:.2f} × "
-                f"| {told.formed / 1e6:.0f} MB | {told.memory / 1e6:.1f} MB |",
-                flush=True,
-            )
+            print(row(shape, causal), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -11,9 +12,11 @@ import numpy as np
 from .. import reference
 from ..predicates import Array
 from ..problem import Index, Problem, Result
-from . import tiled
+from . import native, tiled
 
-__all__ = ["ENGINES", "Engine", "choose"]
+__all__ = ["ENGINES", "Engine", "choose", "native"]
+
+SMALL = 64  # up to so many queries and keys the tiled engine gains nothing from its tiles
 
 
 class Engine(NamedTuple):
@@ -25,14 +28,26 @@ class Engine(NamedTuple):
     memory: Callable[[Problem], int]  # bytes beside inputs and output, at the peak
 
 
-def choose(name: Any) -> tuple[Engine, str]:
+def choose(name: Any, problem: Problem) -> tuple[Engine, str]:
     """The engine, and why it is this one."""
     if name is None:
-        return ENGINES["tiled"], "the fastest engine here that does every call"
+        return _best(problem)
+    if name == "native" and native.SETS:
+        return ENGINES[native.SETS[-1]], "asked for by name; the best set of this processor"
     if not isinstance(name, str) or name not in ENGINES:
         known = ", ".join(map(repr, ENGINES))
-        raise ValueError(f"engine must be None or one of {known}, got {name!r}")
+        why = f" ({native.WHY_NOT})" if native.WHY_NOT else ""
+        raise ValueError(f"engine must be None or one of {known}, got {name!r}{why}")
     return ENGINES[name], "asked for by name"
+
+
+def _best(problem: Problem) -> tuple[Engine, str]:
+    if native.SETS and len(problem.lead) <= native.MOST_LEAD:
+        return ENGINES[native.SETS[-1]], "the best instruction set of this processor"
+    why = native.WHY_NOT or "more axes before the heads than the native engine takes"
+    if max(problem.shape[-2:]) <= SMALL:
+        return ENGINES["reference"], f"{why}; sequences so short gain nothing from tiles"
+    return ENGINES["tiled"], why
 
 
 def _run_reference(problem: Problem, out: Array | None = None) -> Result:
@@ -56,9 +71,14 @@ def _reference_memory(problem: Problem) -> int:
     return (5 * problem.dtype.itemsize + 4) * prod(problem.shape)
 
 
-ENGINES = {
-    "reference": Engine(
-        "reference", "NumPy, the whole score matrix formed", _run_reference, _reference_memory
+_RUNGS = [
+    Engine("reference", "NumPy, the whole score matrix formed", _run_reference, _reference_memory),
+    Engine("tiled", "NumPy, online softmax tile by tile", tiled.run, tiled.memory),
+    *(
+        Engine(
+            name, "C++, online softmax in vectors", partial(native.run, name=name), native.memory
+        )
+        for name in native.SETS
     ),
-    "tiled": Engine("tiled", "NumPy, online softmax tile by tile", tiled.run, tiled.memory),
-}
+]
+ENGINES = {engine.name: engine for engine in _RUNGS}

@@ -1,0 +1,110 @@
+#include "pool.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#ifndef _WIN32
+#include <pthread.h>
+#endif
+
+namespace regard {
+namespace {
+
+struct Job {
+    const std::function<void(int64_t, int)> *task;
+    int64_t n;
+    std::atomic<int64_t> next{0};
+};
+
+class Pool {
+  public:
+    std::mutex owner;  // one call at a time
+
+    int run(int threads, int64_t n, const std::function<void(int64_t, int)> &task) {
+        Job job{&task, n};
+        const int helpers = started(threads - 1);
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            job_ = &job;
+            wanted_ = working_ = helpers;
+        }
+        wake_.notify_all();
+        work(job, 0);
+        std::unique_lock<std::mutex> lock(mutex_);
+        done_.wait(lock, [this] { return working_ == 0; });
+        job_ = nullptr;
+        return helpers + 1;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable wake_, done_;
+    Job *job_ = nullptr;
+    int threads_ = 0, wanted_ = 0, working_ = 0;
+
+    // As many helpers as there can be, started when first wanted. None is ever joined.
+    int started(int helpers) {
+        while (threads_ < helpers) {
+            try {
+                std::thread(&Pool::serve, this, threads_ + 1).detach();
+            } catch (const std::system_error &) {
+                return threads_;
+            }
+            threads_++;
+        }
+        return helpers;
+    }
+
+    void serve(int slot) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        for (;;) {
+            wake_.wait(lock, [&] { return job_ && wanted_ > 0; });
+            const int mine = wanted_--;
+            Job &job = *job_;
+            lock.unlock();
+            work(job, mine);
+            lock.lock();
+            if (--working_ == 0) done_.notify_one();
+        }
+        (void)slot;
+    }
+
+    static void work(Job &job, int slot) {
+        for (int64_t i; (i = job.next.fetch_add(1)) < job.n;) (*job.task)(i, slot);
+    }
+};
+
+std::atomic<Pool *> pool{nullptr};
+
+Pool &the_pool() {
+    Pool *p = pool.load();
+    if (p) return *p;
+    Pool *fresh = new Pool;
+    if (pool.compare_exchange_strong(p, fresh)) {
+#ifndef _WIN32
+        static std::once_flag once;  // a forked child has none of the threads: it starts its own
+        std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { pool.store(nullptr); }); });
+#endif
+        return *fresh;
+    }
+    delete fresh;
+    return *p;
+}
+
+}  // namespace
+
+int run_tasks(int threads, int64_t n, const std::function<void(int64_t, int)> &task) {
+    if (threads > n) threads = (int)n;
+    if (threads > 1) {
+        Pool &p = the_pool();
+        std::unique_lock<std::mutex> lock(p.owner, std::try_to_lock);
+        if (lock.owns_lock()) return p.run(threads, n, task);
+    }
+    for (int64_t i = 0; i < n; i++) task(i, 0);
+    return 1;
+}
+
+}  // namespace regard

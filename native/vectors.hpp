@@ -1,0 +1,102 @@
+// Vectors of one instruction set: what the compiler's extensions lack.
+//
+// Compiled once for each set, within that set's own namespace (REGARD_ISA), with VECTOR_BYTES the
+// width of a register.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX2__) || defined(__AVX512F__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+namespace REGARD_ISA {
+
+template <class T> struct Vectors {
+    typedef T type __attribute__((vector_size(VECTOR_BYTES)));
+    static constexpr int lanes = VECTOR_BYTES / sizeof(T);
+};
+template <class T> using Vec = typename Vectors<T>::type;
+using Ints = Vec<int32_t>;
+using Longs = Vec<int64_t>;
+
+template <class V, class T> inline V spread(T x) { return x - V{}; }  // x in every lane
+
+template <class V, class T> inline V load(const T *p) {
+    V v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
+template <class V, class T> inline void store(T *p, V v) { std::memcpy(p, &v, sizeof v); }
+
+// a·b + c, rounded once where the set has the instruction.
+inline Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) {
+#if defined(__AVX512F__)
+    return (Vec<float>)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (Vec<float>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__ARM_NEON)
+    return (Vec<float>)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + c;
+#endif
+}
+
+inline Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
+#if defined(__AVX512F__)
+    return (Vec<double>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif defined(__FMA__)
+    return (Vec<double>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#elif defined(__ARM_NEON)
+    return (Vec<double>)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
+#else
+    return a * b + c;
+#endif
+}
+
+// 2^y for y ≤ 0: at most 1 unit in the last place on [-126, 0] (-1022 for double), exactly 1 at 0,
+// exactly 0 below, so also at -inf; a NaN comes back as a NaN. Rounds y to an integer r by adding
+// 1.5·2^23 (2^52), evaluates a minimax polynomial of 2^(y - r) whose constant is exactly 1, and adds
+// r to the exponent.
+inline Vec<float> exp2(Vec<float> y) {
+    const Vec<float> magic = spread<Vec<float>>(12582912.0f);
+    Vec<float> r = y + magic;
+    const Ints n = (Ints)r;
+    r -= magic;
+    const Vec<float> f = y - r;
+    Vec<float> p = spread<Vec<float>>(0.000153533617864f);
+    p = fma(p, f, spread<Vec<float>>(0.00133988743782f));
+    p = fma(p, f, spread<Vec<float>>(0.00961843735844f));
+    p = fma(p, f, spread<Vec<float>>(0.0555033247126f));
+    p = fma(p, f, spread<Vec<float>>(0.240226479136f));
+    p = fma(p, f, spread<Vec<float>>(0.693147202855f));
+    p = fma(p, f, spread<Vec<float>>(1.0f));
+    const Vec<float> scaled = (Vec<float>)((Ints)p + (n << 23));
+    const Vec<float> tiny = (y < -126.0f) ? Vec<float>{} : scaled;
+    return (y == y) ? tiny : y;
+}
+
+inline Vec<double> exp2(Vec<double> y) {
+    const Vec<double> magic = spread<Vec<double>>(6755399441055744.0);
+    Vec<double> r = y + magic;
+    const Longs n = (Longs)r;
+    r -= magic;
+    const Vec<double> f = y - r;
+    static const double c[] = {
+        4.4565704928404563079e-10, 7.0549744827933673128e-9, 1.0178051942061471994e-7,
+        1.3215486594899961499e-6,  0.000015252733854318075047, 0.00015403530393640735465,
+        0.0013333558146392691022,  0.0096181291076283295561, 0.055504108664821687112,
+        0.24022650695910071507,    0.69314718055994530855,   1.0,
+    };
+    Vec<double> p = spread<Vec<double>>(2.5625414612018138179e-11);
+    for (double k : c) p = fma(p, f, spread<Vec<double>>(k));
+    const Vec<double> scaled = (Vec<double>)((Longs)p + (n << 52));
+    const Vec<double> tiny = (y < -1022.0) ? Vec<double>{} : scaled;
+    return (y == y) ? tiny : y;
+}
+
+}  // namespace REGARD_ISA

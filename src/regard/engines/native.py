@@ -1,0 +1,108 @@
+"""Exact attention in C++, in the vectors of this processor: the kernels are in native/.
+
+Each set of instructions that the machine can run is an engine of its own ("native-avx2"); "native"
+is the best of them. Of each row the kernels keep the maximum and the reciprocal of the sum, in
+units of their own, and compute weights by the code that computed the output. A row's bits depend
+on that row alone: not on threads, batch, neighbours, or how the queries are split.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..predicates import Array, narrow
+from ..problem import Index, Problem, Result
+from ..threads import get_num_threads
+
+try:
+    _native: Any = import_module("._native", __package__)
+    SETS: list[str] = _native.sets()  # the best last
+    WHY_NOT = ""
+except ModuleNotFoundError:
+    SETS, WHY_NOT = [], "the native engine is absent: no compiler worked where regard was built"
+except ImportError as error:
+    SETS, WHY_NOT = [], f"the native engine could not be loaded: {error}"
+
+MOST_LEAD = 8  # axes before the heads
+CODES = {np.dtype(np.float16): 0, np.dtype(np.float32): 2, np.dtype(np.float64): 3}
+BFLOAT16 = 1
+
+
+def run(problem: Problem, out: Array | None = None, *, name: str) -> Result:
+    """The output, lse, and the weights on demand, by the instruction set of that name."""
+    if len(problem.lead) > MOST_LEAD:
+        lead = problem.lead
+        raise ValueError(f"{name} takes at most {MOST_LEAD} axes before the heads, got {lead}")
+    output = np.empty(problem.output_shape, problem.query.dtype) if out is None else out
+    native = output.dtype.isnative and output.flags.aligned
+    place = output if native else np.empty(output.shape, problem.query.dtype)
+    call = call_of(problem, name)
+    maximum, reciprocal, lse = (np.empty(problem.shape[:-1], problem.dtype) for _ in range(3))
+    call.run(_bits(place), maximum, reciprocal, lse, get_num_threads())
+    if not np.isfinite(place).all():
+        _mend_overflow(problem, place, name)
+    if not native:
+        output[...] = place
+
+    def weights_of(index: Index, rows: Array, columns: Array) -> Array:
+        weights = np.empty((len(rows), len(columns)), problem.dtype)
+        b = int(np.ravel_multi_index(index[:-1], problem.lead)) if problem.lead else 0
+        call.weights(b, int(index[-1]), _list(rows), _list(columns), weights)
+        return weights
+
+    return Result(output, lse, weights_of)
+
+
+def call_of(problem: Problem, name: str) -> Any:
+    """The call as the kernels take it, with `run(output, maximum, reciprocal, lse, threads)`."""
+    p = problem
+    bias = p.bias
+    if bias is not None and bias.dtype not in CODES and bias.dtype.name != "bfloat16":
+        bias = narrow(bias, np.float64)
+    return _native.Call(
+        name, _bits(p.query), _bits(p.key), _bits(p.value), _code(p.query), _code(p.key),
+        p.lo, p.hi, None if p.array is None else p.array.view(np.uint8),
+        _bits(bias), 0 if bias is None else _code(bias),
+        None if p.alibi is None else p.alibi.slopes, p.sinks,
+        None if p.alibi is None else np.broadcast_to(p.start, p.lead), p.scale, p.softcap or 0.0,
+    )  # fmt: skip
+
+
+@np.errstate(all="ignore")
+def _mend_overflow(problem: Problem, output: Array, name: str) -> None:
+    """Where finite values are so large that their sum overflows, their average is computed anew."""
+    dtype, Nk = problem.dtype, problem.shape[-1]
+    shrink = dtype.type(2.0 ** -(Nk.bit_length() + 1))  # no sum can overflow
+    most = np.finfo(dtype).max * shrink  # an average is no larger than what it averages
+    value = problem.value
+    if not np.any(np.isfinite(value) & (np.abs(value.astype(dtype)) > most)):
+        return
+    small = replace(problem, value=(value * shrink).astype(value.dtype))
+    again = run(small, name=name).output.astype(dtype)
+    finite = np.isfinite(again)
+    output[finite] = (np.clip(again[finite], -most, most) / shrink).astype(output.dtype)
+
+
+def memory(problem: Problem) -> int:
+    """Bytes beside inputs and output at the peak, about: each thread's blocks, three rows."""
+    D, Dv, lanes = problem.key.shape[-1], problem.value.shape[-1], 128 // problem.dtype.itemsize
+    block = 4 * (D + 128 + 2 * Dv) * lanes + 128 * (D + Dv)
+    return (get_num_threads() * block + 3 * prod(problem.shape[:-1])) * problem.dtype.itemsize
+
+
+def _bits(x: Array | None) -> Any:
+    """bfloat16 as the 16-bit numbers it is stored in, which other packages understand."""
+    return x if x is None or x.dtype in CODES else x.view(np.uint16)
+
+
+def _code(x: Array) -> int:
+    return CODES.get(x.dtype, BFLOAT16)
+
+
+def _list(indices: Array) -> Array:
+    return np.ascontiguousarray(indices, np.int64)

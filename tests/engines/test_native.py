@@ -1,0 +1,291 @@
+"""The native engine beyond what all engines pass: bits, threads, the exponential, the process."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from helpers import NATIVE, draw_call, truth
+
+import regard
+from regard import masks
+from regard.engines import native
+from regard.problem import check
+
+pytestmark = pytest.mark.skipif(not native.SETS, reason=native.WHY_NOT or "built")
+each_set = pytest.mark.parametrize("engine", NATIVE)
+DTYPES = ["float16", "bfloat16", "float32", "float64"]
+
+
+def typed(arrays, dtype):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    return [x.astype(getattr(ml_dtypes, dtype, dtype)) for x in arrays]
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    """Sets the number of threads for a test."""
+    return lambda n: monkeypatch.setattr(regard.threads, "_chosen", n)
+
+
+def everything(seed, H, Nq, Nk):
+    """Options that touch every step between the scores and the softmax."""
+    rng = np.random.default_rng(seed)
+    return {
+        "plain": {},
+        "causal": {"causal": True, "align": "bottom-right"},
+        "window from inside a segment": {"mask": masks.window(1301, 17), "align": "bottom-right"},
+        "array": {"mask": rng.random((H, Nq, Nk)) > 0.3},
+        "bias": {"bias": rng.standard_normal((H, Nq, Nk)).astype(np.float32)},
+        "softcap and sinks": {"softcap": 3.0, "sinks": rng.standard_normal(H)},
+        "alibi": {"bias": regard.biases.alibi(rng.random(H) / 100), "align": 5},
+    }
+
+
+NAMES = list(everything(0, 1, 1, 1))
+
+
+@each_set
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_do_not_depend_on_threads_batch_or_the_split_of_the_queries(
+    engine, name, dtype, threads
+):
+    H, Nq, Nk = 3, 41, 4099  # three segments, the last of three keys
+    q, k, v = typed(draw_call(1, lead=(2,), H=H, Nq=Nq, Nk=Nk, D=7, Dv=5), dtype)
+    options = everything(2, H, Nq, Nk)[name]
+    problem = check(q, k, v, **options)
+    start = int(problem.start)
+    threads(1)
+    whole = regard.look(q, k, v, engine=engine, **options)
+    for n in (2, 3, 7):
+        threads(n)
+        again = regard.look(q, k, v, engine=engine, **options)
+        np.testing.assert_array_equal(again.output, whole.output)
+        np.testing.assert_array_equal(again.lse, whole.lse)
+    alone = regard.attention(q[1], k[1], v[1], engine=engine, **options)
+    np.testing.assert_array_equal(alone, whole.output[1])
+    for i in (0, 17, 40):  # one query at a time: decoding
+        one = {**options, "align": start + i}
+        for option in ("mask", "bias"):
+            if isinstance(one.get(option), np.ndarray):
+                one[option] = one[option][:, i : i + 1]
+        last = regard.attention(q[:, :, i : i + 1], k, v, engine=engine, **one)
+        np.testing.assert_array_equal(last[:, :, 0], whole.output[:, :, i])
+
+
+@each_set
+@pytest.mark.parametrize("Nk", [2047, 2048, 2049, 4099, 6151])
+def test_segments_agree_with_float64_and_with_one_thread(engine, Nk, threads):
+    q, k, v = draw_call(3, lead=(), H=2, Nq=3, Nk=Nk, D=17, Dv=3, dtype=np.float32)
+    expected, _, lse = truth(q, k, v)
+    threads(2)
+    attended = regard.look(q, k, v, engine=engine)
+    np.testing.assert_allclose(attended.output, expected, rtol=0, atol=2e-6)
+    np.testing.assert_allclose(attended.lse, lse, rtol=0, atol=2e-6)
+
+
+@each_set
+def test_segments_of_one_head_are_split_over_threads(engine):
+    """The counters prove that the paths ran that the tests of bits compare."""
+    q, k, v = draw_call(4, lead=(), H=1, Nq=1, Nk=40_001, D=64, Dv=64, dtype=np.float32)
+    problem = check(q, k, v)
+    call = native.call_of(problem, engine)
+    rows = [np.empty(problem.shape[:-1], np.float32) for _ in range(3)]
+    output = np.empty(problem.output_shape, np.float32)
+    assert call.run(output, *rows, 2) == (2, 20, True)
+    whole = output.copy()
+    assert call.run(output, *rows, 1) == (1, 1, False)
+    np.testing.assert_array_equal(output, whole)
+
+
+@each_set
+def test_small_calls_run_inline_and_large_ones_on_threads(engine):
+    for Nq, expected in ((16, 1), (1024, 2)):
+        problem = check(*draw_call(5, lead=(), H=4, Nq=Nq, Nk=Nq, D=16, Dv=16, dtype=np.float32))
+        rows = [np.empty(problem.shape[:-1], np.float32) for _ in range(3)]
+        output = np.empty(problem.output_shape, np.float32)
+        assert native.call_of(problem, engine).run(output, *rows, 2)[0] == expected
+
+
+@each_set
+@pytest.mark.parametrize("H", [(8, 2), (6, 1)])
+def test_grouped_heads_have_the_bits_of_their_own_call(engine, H):
+    q, k, v = draw_call(6, lead=(), H=H[0], Hkv=H[1], Nq=3, Nk=301, D=9, dtype=np.float32)
+    grouped = regard.attention(q, k, v, causal=True, align="bottom-right", engine=engine)
+    for h in range(H[0]):
+        kv = h // (H[0] // H[1])
+        alone = regard.attention(
+            q[h], k[kv], v[kv], causal=True, align="bottom-right", engine=engine
+        )
+        np.testing.assert_array_equal(grouped[h], alone)
+
+
+@each_set
+@pytest.mark.parametrize("payload", [0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0xFF923456])
+def test_nan_of_any_payload_spoils_the_rows_that_see_it_alone(engine, payload):
+    nan = np.array([payload], np.uint32).view(np.float32)[0]
+    for where in ("key", "value"):
+        q, k, v = draw_call(7, lead=(), H=1, Nq=67, Nk=67, D=5, dtype=np.float32)
+        clean = regard.attention(q, k, v, causal=True, engine=engine)
+        (k if where == "key" else v)[0, 40] = nan
+        spoilt = regard.attention(q, k, v, causal=True, engine=engine)
+        np.testing.assert_array_equal(spoilt[0, :40], clean[0, :40])
+        assert np.isnan(spoilt[0, 40:]).all()
+
+
+@each_set
+@pytest.mark.parametrize("N", [*range(1, 36), 127, 128, 129, 255, 256, 257])
+def test_every_length_with_padding_that_poisons(engine, N):
+    """Keys and queries in rooms of NaN: nothing beside the arrays may be read."""
+    q, k, v = draw_call(8, lead=(), H=2, Nq=N, Nk=N, D=3, Dv=7, dtype=np.float32)
+    roomy = []
+    for x in (q, k, v):
+        room = np.full((x.shape[0], x.shape[1] + 9, x.shape[2] + 5), np.nan, np.float32)
+        room[:, 4 : 4 + N, 2 : 2 + x.shape[2]] = x
+        roomy.append(room[:, 4 : 4 + N, 2 : 2 + x.shape[2]])
+    expected, _, _ = truth(q, k, v, causal=True)
+    actual = regard.attention(*roomy, causal=True, engine=engine)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-6)
+    np.testing.assert_array_equal(actual, regard.attention(q, k, v, causal=True, engine=engine))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="protected pages are asked of a Unix system")
+@each_set
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_buffers_that_end_at_an_unmapped_page(engine, dtype):
+    code = f"""
+        import ctypes, mmap, numpy as np, regard
+        page = mmap.PAGESIZE
+        libc = ctypes.CDLL(None, use_errno=True)
+        def at_the_end(x):
+            size = -(-x.nbytes // page) * page
+            room = mmap.mmap(-1, size + page)
+            base = ctypes.addressof(ctypes.c_char.from_buffer(room))
+            assert libc.mprotect(ctypes.c_void_p(base + size), page, 0) == 0
+            y = np.frombuffer(room, np.uint8, x.nbytes, size - x.nbytes).view(x.dtype)
+            y = y.reshape(x.shape)
+            y[...] = x
+            keep.append(room)
+            return y
+        keep = []
+        rng = np.random.default_rng(0)
+        for N in (1, 7, 33, 129, 257):
+            for D in (1, 5, 16):
+                x = [at_the_end(rng.standard_normal((2, N, D)).astype("{dtype}")) for _ in range(3)]
+                bias = at_the_end(rng.standard_normal((N, N)).astype("{dtype}"))
+                mask = at_the_end(rng.random((N, N)) > 0.2)
+                regard.look(*x, bias=bias, mask=mask, engine="{engine}").weights[0, 0]
+        print("read within bounds")
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True
+    )
+    assert ran.stdout == "read within bounds\n", ran.stderr[-300:]
+
+
+def ulps(actual, exact):
+    """Error in units in the last place of the exact value."""
+    spacing = np.spacing(exact.astype(actual.dtype)).astype(np.longdouble)
+    return np.abs((actual.astype(np.longdouble) - exact) / spacing)
+
+
+@each_set
+def test_the_exponential(engine):
+    allowed = 1.25 if engine == "native-baseline" else 1  # the baseline cannot fuse its roundings
+    x = np.linspace(-126, 0, 2_000_003).astype(np.float32)
+    y = x.copy()
+    native._native.power(engine, y)
+    assert ulps(y, np.exp2(x.astype(np.longdouble))).max() <= allowed
+    wide = np.linspace(-1022, 0, 1_000_003)
+    y = wide.copy()
+    native._native.power(engine, y)
+    assert ulps(y, np.exp2(wide.astype(np.longdouble))).max() <= allowed
+    for dtype, end in ((np.float32, -126), (np.float64, -1022)):
+        x = np.array([0, -0.0, np.nextafter(dtype(end), dtype(-1e9)), -1e9, -np.inf], dtype)
+        native._native.power(engine, x)
+        np.testing.assert_array_equal(x, [1, 1, 0, 0, 0])
+    nan = np.array([0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0xFF923456], np.uint32).view(np.float32)
+    native._native.power(engine, nan)
+    assert np.isnan(nan).all()
+
+
+@pytest.mark.slow
+@each_set
+def test_the_exponential_of_every_float32(engine):
+    """All of [-126, -2^-20]: at most one unit in the last place."""
+    allowed = 1.25 if engine == "native-baseline" else 1
+    first, last = (np.float32(x).view(np.uint32) for x in (-(2.0**-20), -126.0))
+    for start in range(int(first), int(last) + 1, 2**24):
+        bits = np.arange(start, min(start + 2**24, int(last) + 1), dtype=np.uint32)
+        x = bits.view(np.float32)
+        y = x.copy()
+        native._native.power(engine, y)
+        exact = np.exp2(x.astype(np.float64))
+        error = np.abs(y.astype(np.float64) - exact) / np.spacing(exact.astype(np.float32))
+        assert error.max() <= allowed
+
+
+INTERRUPTED = """
+    import signal, threading, time
+    import numpy as np, regard
+    x = np.zeros((1, 1, 400_000, 64), np.float32)
+    sent = []
+    def interrupt():
+        sent.append(time.perf_counter())
+        signal.raise_signal(signal.SIGINT)
+    threading.Timer(0.3, interrupt).start()
+    try:
+        regard.attention(x, x, x, engine="native")
+    except KeyboardInterrupt:
+        waited = time.perf_counter() - sent[0]
+    y = np.ones((2, 3), np.float32)
+    assert np.array_equal(regard.attention(y, y, y, engine="native"), y)
+    print(waited)
+"""
+
+FORKED = """
+    import os, numpy as np, regard
+    x = np.random.default_rng(0).standard_normal((2, 1024, 64), dtype=np.float32)
+    expected = regard.attention(x, x, x, engine="native")  # the pool has started
+    pid = os.fork()
+    if pid == 0:
+        same = all(np.array_equal(regard.attention(x, x, x, engine="native"), expected) for _ in range(3))
+        os._exit(0 if same else 1)
+    print(os.waitpid(pid, 0)[1], np.array_equal(regard.attention(x, x, x, engine="native"), expected))
+"""
+
+
+def run_python(code):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, check=True, timeout=120,
+    ).stdout  # fmt: skip
+
+
+def test_ctrl_c_stops_one_long_head():
+    assert float(run_python(INTERRUPTED)) < 1  # 0.2 s is promised, on a machine with time to spare
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_starts_a_pool_of_its_own():
+    assert run_python(FORKED).split() == ["0", "True"]
+
+
+def test_denormals_are_not_flushed_by_import_or_call():
+    x = np.full((2, 1024, 64), 1e-3, np.float32)
+    regard.attention(x, x, x, engine="native")
+    tiny = np.float32(1e-40)
+    assert tiny * np.float32(0.5) > 0
+
+
+def test_native_is_the_best_set_and_is_never_fallen_back_from():
+    q = np.ones((2, 3), np.float32)
+    assert regard.explain(q, q, q).engine == native.SETS[-1]
+    assert regard.explain(q, q, q, engine="native").engine == native.SETS[-1]
+    many = np.ones((1,) * 9 + (1, 2, 3), np.float32)
+    assert regard.explain(many, many, many).engine in ("reference", "tiled")
+    with pytest.raises(ValueError, match="takes at most 8 axes before the heads"):
+        regard.attention(many, many, many, engine="native")
