@@ -68,6 +68,8 @@ Array array_of(const Maybe &given, Type type, int axes) {
 
 Type type_of(int code) { return (Type)code; }
 
+constexpr int64_t MOST_SUMS = 1 << 24;  // bytes of segments' sums, beyond which no head is split
+
 struct Polling : regard::Watch {
     std::atomic<bool> stop_{false};
     std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
@@ -78,6 +80,7 @@ struct Polling : regard::Watch {
     // The calling thread looks for signals every 30 ms; only the main thread ever finds one.
     static void look(Watch &watch) {
         Polling &self = static_cast<Polling &>(watch);
+        if (self.interrupted) return;
         const auto now = std::chrono::steady_clock::now();
         if (now - self.last < std::chrono::milliseconds(30)) return;
         self.last = now;
@@ -96,7 +99,7 @@ class NativeCall {
   public:
     NativeCall(const std::string &set, Given query, Given key, Given value, int query_type, int key_type,
                Maybe lo, Maybe hi, Maybe mask, Maybe bias, int bias_type, Maybe slopes, Maybe sinks,
-               Maybe start, double scale, double softcap)
+               Maybe start, double scale, double softcap, bool natural)
         : kernels_(by_name(set)), kept_{query, key, value} {
         for (const Maybe &m : {lo, hi, mask, bias, slopes, sinks, start})
             if (m) kept_.push_back(*m);
@@ -116,11 +119,11 @@ class NativeCall {
         c.start = array_of(start, Type::i64, c.axes);
         c.slopes = slopes ? (const double *)slopes->data() : nullptr;
         c.sinks = sinks ? (const double *)sinks->data() : nullptr;
-        c.scale = scale, c.softcap = softcap;
+        c.scale = scale, c.softcap = softcap, c.natural = natural;
     }
 
     // Computes all; returns (threads that took part, tasks, whether segments were split).
-    nb::tuple run(Given output, Given maximum, Given reciprocal, Given lse, int threads) {
+    nb::tuple run(Given output, Given maximum, Given reciprocal, Given lse, int64_t threads) {
         Call c = call_;
         c.output = array_of(Maybe(output), c.query.type, c.axes);
         call_.maximum = c.maximum = const_cast<void *>(maximum.data());
@@ -134,9 +137,12 @@ class NativeCall {
         if (work < 1 << 19) threads = 1;
         const int64_t items = kernels_.items(c, narrow);
         const int64_t segments = (c.Nk + regard::SEGMENT - 1) / regard::SEGMENT;
-        const bool split = threads > 1 && segments > 1 && items < 2 * threads;
+        const int64_t each = kernels_.scratch(c);
+        int64_t sums = kernels_.partial(c, narrow);  // of one item over one segment
+        const bool split = segments > 1 && items < threads && sums * items * segments < MOST_SUMS;
+        if (!split) sums = 0;
         const int64_t tasks = split ? items * segments : items;
-        const int64_t each = kernels_.scratch(c), sums = split ? kernels_.partial(c, narrow) : 0;
+        if (threads > tasks) threads = tasks;
         auto scratch = room(each * threads + 64);
         auto partials = room(sums * tasks + 64);
         Polling polling;
@@ -153,7 +159,7 @@ class NativeCall {
                                  mine, watch);
                 else
                     kernels_.run(c, narrow, task, -1, nullptr, mine, watch);
-            });
+            }, [&] { polling.look(polling); });
             for (int64_t i = 0; split && i < items && !polling.stop_; i++)
                 kernels_.merge(c, narrow, i, segments, partials.get() + i * segments * sums, scratch.get());
         }
@@ -191,11 +197,11 @@ NB_MODULE(_native, m) {
     m.def("sets", &names, "Names of the instruction sets that this machine can run, the best last.");
     nb::class_<NativeCall>(m, "Call")
         .def(nb::init<const std::string &, Given, Given, Given, int, int, Maybe, Maybe, Maybe, Maybe, int,
-                      Maybe, Maybe, Maybe, double, double>(),
+                      Maybe, Maybe, Maybe, double, double, bool>(),
              nb::arg("set"), nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("query_type"),
              nb::arg("key_type"), nb::arg("lo").none(), nb::arg("hi").none(), nb::arg("mask").none(),
              nb::arg("bias").none(), nb::arg("bias_type"), nb::arg("slopes").none(), nb::arg("sinks").none(),
-             nb::arg("start").none(), nb::arg("scale"), nb::arg("softcap"))
+             nb::arg("start").none(), nb::arg("scale"), nb::arg("softcap"), nb::arg("natural"))
         .def("run", &NativeCall::run, nb::arg("output"), nb::arg("maximum"), nb::arg("reciprocal"),
              nb::arg("lse"), nb::arg("threads"))
         .def("weights", &NativeCall::weights, nb::arg("b"), nb::arg("head"), nb::arg("rows"),

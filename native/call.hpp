@@ -12,7 +12,8 @@ constexpr int SEGMENT = 2048;  // keys of a segment, a whole number of tiles
 
 enum class Type : int { f16, bf16, f32, f64, u8, i64 };
 
-inline int size_of(Type type) {
+// Inlined everywhere, so that no instruction set's copy is taken for another's.
+[[gnu::always_inline]] inline int size_of(Type type) {
     switch (type) {
         case Type::u8: return 1;
         case Type::f16:
@@ -29,7 +30,7 @@ struct Array {
     int64_t lead[MAX_LEAD] = {};
     int64_t head = 0, row = 0, column = 0;
 
-    explicit operator bool() const { return data != nullptr; }
+    [[gnu::always_inline]] explicit operator bool() const { return data != nullptr; }
 };
 
 struct Call {
@@ -45,14 +46,15 @@ struct Call {
     const double *sinks = nullptr;   // (H,)
     Array start;                     // i64, (*lead): position of query 0, for alibi
     double scale = 1, softcap = 0;   // softcap 0: none
+    bool natural = false;            // scores in natural units, not in base 2
     // Of each row, contiguous (*lead, H, Nq), in the type that is computed in (f64 for f64, else f32):
     void *maximum = nullptr, *reciprocal = nullptr, *lse = nullptr;
 
-    int64_t group() const { return Hkv ? H / Hkv : 1; }
-    int64_t rows() const { return group() * Nq; }  // that read one key head
+    [[gnu::always_inline]] int64_t group() const { return Hkv ? H / Hkv : 1; }
+    [[gnu::always_inline]] int64_t rows() const { return group() * Nq; }  // that read one key head
 
     // Where the arrays of one batch element and head begin.
-    const char *at(const Array &a, int64_t b, int64_t head) const {
+    [[gnu::always_inline]] const char *at(const Array &a, int64_t b, int64_t head) const {
         const char *p = a.data + head * a.head;
         for (int axis = axes - 1; axis >= 0; axis--) {
             p += (b % lead[axis]) * a.lead[axis];
@@ -67,7 +69,7 @@ struct Watch {
     const std::atomic<bool> *stop;
     void (*poll)(Watch &) = nullptr;
 
-    bool stopped() {
+    [[gnu::always_inline]] bool stopped() {
         if (poll) poll(*this);
         return stop->load(std::memory_order_relaxed);
     }

@@ -1,6 +1,7 @@
 #include "pool.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -21,9 +22,10 @@ struct Job {
 
 class Pool {
   public:
-    std::mutex owner;  // one call at a time
+    std::atomic_flag busy;  // one call at a time
 
-    int run(int threads, int64_t n, const std::function<void(int64_t, int)> &task) {
+    int run(int threads, int64_t n, const std::function<void(int64_t, int)> &task,
+            const std::function<void()> &poll) {
         Job job{&task, n};
         const int helpers = started(threads - 1);
         {
@@ -34,7 +36,11 @@ class Pool {
         wake_.notify_all();
         work(job, 0);
         std::unique_lock<std::mutex> lock(mutex_);
-        done_.wait(lock, [this] { return working_ == 0; });
+        while (!done_.wait_for(lock, std::chrono::milliseconds(30), [this] { return working_ == 0; })) {
+            lock.unlock();
+            poll();
+            lock.lock();
+        }
         job_ = nullptr;
         return helpers + 1;
     }
@@ -49,7 +55,7 @@ class Pool {
     int started(int helpers) {
         while (threads_ < helpers) {
             try {
-                std::thread(&Pool::serve, this, threads_ + 1).detach();
+                std::thread(&Pool::serve, this).detach();
             } catch (const std::system_error &) {
                 return threads_;
             }
@@ -58,7 +64,7 @@ class Pool {
         return helpers;
     }
 
-    void serve(int slot) {
+    void serve() {
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
             wake_.wait(lock, [&] { return job_ && wanted_ > 0; });
@@ -69,7 +75,6 @@ class Pool {
             lock.lock();
             if (--working_ == 0) done_.notify_one();
         }
-        (void)slot;
     }
 
     static void work(Job &job, int slot) {
@@ -96,12 +101,16 @@ Pool &the_pool() {
 
 }  // namespace
 
-int run_tasks(int threads, int64_t n, const std::function<void(int64_t, int)> &task) {
-    if (threads > n) threads = (int)n;
+int run_tasks(int64_t threads, int64_t n, const std::function<void(int64_t, int)> &task,
+              const std::function<void()> &poll) {
+    if (threads > n) threads = n;
     if (threads > 1) {
         Pool &p = the_pool();
-        std::unique_lock<std::mutex> lock(p.owner, std::try_to_lock);
-        if (lock.owns_lock()) return p.run(threads, n, task);
+        if (!p.busy.test_and_set()) {
+            const int took = p.run((int)threads, n, task, poll);
+            p.busy.clear();
+            return took;
+        }
     }
     for (int64_t i = 0; i < n; i++) task(i, 0);
     return 1;

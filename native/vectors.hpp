@@ -20,8 +20,8 @@ template <class T> struct Vectors {
     static constexpr int lanes = VECTOR_BYTES / sizeof(T);
 };
 template <class T> using Vec = typename Vectors<T>::type;
-using Ints = Vec<int32_t>;
-using Longs = Vec<int64_t>;
+using Words = Vec<uint32_t>;  // of which sums and shifts may wrap
+using LongWords = Vec<uint64_t>;
 
 template <class V, class T> inline V spread(T x) { return x - V{}; }  // x in every lane
 
@@ -65,7 +65,7 @@ inline Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
 inline Vec<float> exp2(Vec<float> y) {
     const Vec<float> magic = spread<Vec<float>>(12582912.0f);
     Vec<float> r = y + magic;
-    const Ints n = (Ints)r;
+    const Words n = (Words)r;
     r -= magic;
     const Vec<float> f = y - r;
     Vec<float> p = spread<Vec<float>>(0.000153533617864f);
@@ -75,7 +75,7 @@ inline Vec<float> exp2(Vec<float> y) {
     p = fma(p, f, spread<Vec<float>>(0.240226479136f));
     p = fma(p, f, spread<Vec<float>>(0.693147202855f));
     p = fma(p, f, spread<Vec<float>>(1.0f));
-    const Vec<float> scaled = (Vec<float>)((Ints)p + (n << 23));
+    const Vec<float> scaled = (Vec<float>)((Words)p + (n << 23));
     const Vec<float> tiny = (y < -126.0f) ? Vec<float>{} : scaled;
     return (y == y) ? tiny : y;
 }
@@ -83,7 +83,7 @@ inline Vec<float> exp2(Vec<float> y) {
 inline Vec<double> exp2(Vec<double> y) {
     const Vec<double> magic = spread<Vec<double>>(6755399441055744.0);
     Vec<double> r = y + magic;
-    const Longs n = (Longs)r;
+    const LongWords n = (LongWords)r;
     r -= magic;
     const Vec<double> f = y - r;
     static const double c[] = {
@@ -94,7 +94,7 @@ inline Vec<double> exp2(Vec<double> y) {
     };
     Vec<double> p = spread<Vec<double>>(2.5625414612018138179e-11);
     for (double k : c) p = fma(p, f, spread<Vec<double>>(k));
-    const Vec<double> scaled = (Vec<double>)((Longs)p + (n << 52));
+    const Vec<double> scaled = (Vec<double>)((LongWords)p + (n << 52));
     const Vec<double> tiny = (y < -1022.0) ? Vec<double>{} : scaled;
     return (y == y) ? tiny : y;
 }

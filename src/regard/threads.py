@@ -33,15 +33,15 @@ def set_num_threads(n: int) -> None:
     global _chosen
     if isinstance(n, bool) or not isinstance(n, int):
         raise TypeError(f"n must be an int, got {n!r}")
-    if n < 1:
-        raise ValueError(f"n must be 1 or more, got {n}")
+    if not 1 <= n < 2**31:
+        raise ValueError(f"n must be 1 or more, and less than 2**31, got {n}")
     _chosen = n
 
 
 def _from_environment() -> int | None:
     """OMP_NUM_THREADS, of which a list ("4,2") states the outermost first; nonsense is ignored."""
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(first) if first.isdecimal() and int(first) > 0 else None
+    return int(first) if first.isdecimal() and 0 < int(first) < 2**31 else None
 
 
 def _cores() -> int:

@@ -258,6 +258,26 @@ FORKED = """
 """
 
 
+UNEVEN = """
+    import signal, threading, time
+    import numpy as np, regard
+    regard.set_num_threads(2)
+    q = np.zeros((4, 1, 16, 64), np.float32)
+    x = np.broadcast_to(np.float32(0), (4, 1, 30_000_000, 64))
+    mask = regard.masks.lengths([1_000_000, 30_000_000, 1, 1])  # one thread is done long before
+    sent = []
+    def interrupt():
+        sent.append(time.perf_counter())
+        signal.raise_signal(signal.SIGINT)
+    threading.Timer(1.0, interrupt).start()
+    try:
+        regard.attention(q, x, x, mask=mask, engine="native")
+        print("not interrupted")
+    except KeyboardInterrupt:
+        print(time.perf_counter() - sent[0])
+"""
+
+
 def run_python(code):
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
@@ -267,6 +287,38 @@ def run_python(code):
 
 def test_ctrl_c_stops_one_long_head():
     assert float(run_python(INTERRUPTED)) < 1  # 0.2 s is promised, on a machine with time to spare
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_a_call_whose_caller_waits_for_its_helpers():
+    assert float(run_python(UNEVEN)) < 1
+
+
+@each_set
+def test_mending_large_values_changes_no_other_row(engine):
+    q, k, v = draw_call(10, lead=(2,), H=1, Nq=64, Nk=64, D=3, Dv=2, dtype=np.float32)
+    v *= np.float32(1e-38)
+    alone = regard.attention(q[:1], k[:1], v[:1], engine=engine)
+    v[1] = 3.3e38
+    both = regard.attention(q, k, v, engine=engine)
+    np.testing.assert_array_equal(both[:1], alone)
+    np.testing.assert_allclose(both[1], 3.3e38, rtol=1e-5)
+
+
+@each_set
+@pytest.mark.parametrize("sink", [np.finfo(np.float32).min, 3e38, -3e38])
+def test_sinks_at_the_ends_of_float32(engine, sink):
+    q, k, v = draw_call(11, lead=(), H=1, dtype=np.float32)
+    attended = regard.look(q, k, v, sinks=np.array([sink]), mask=masks.lengths(0), engine=engine)
+    np.testing.assert_array_equal(attended.lse, np.float32(sink))
+
+
+@pytest.mark.parametrize("n", [10**6, 2**31 - 1])
+def test_more_threads_than_there_is_work(threads, n):
+    q, k, v = draw_call(12, lead=(), H=1, Nq=40, Nk=5000, D=16, dtype=np.float32)
+    expected = regard.attention(q, k, v, engine="native")
+    threads(n)
+    np.testing.assert_array_equal(regard.attention(q, k, v, engine="native"), expected)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -70,29 +70,48 @@ def call_of(problem: Problem, name: str) -> Any:
         _bits(bias), 0 if bias is None else _code(bias),
         None if p.alibi is None else p.alibi.slopes, p.sinks,
         None if p.alibi is None else np.broadcast_to(p.start, p.lead), p.scale, p.softcap or 0.0,
+        _natural(p),
     )  # fmt: skip
+
+
+def _natural(p: Problem) -> bool:
+    """Whether scores stay in natural units: what is added to them is, or base 2 has no room."""
+    if p.bias is not None or p.alibi is not None or p.softcap is not None:
+        return True
+    room = float(np.finfo(p.dtype).max) / 1.5  # log2(e) is less
+    sinks = np.zeros(0) if p.sinks is None else p.sinks
+    return abs(p.scale) > room or bool(np.any(np.isfinite(sinks) & (abs(sinks) > room)))
 
 
 @np.errstate(all="ignore")
 def _mend_overflow(problem: Problem, output: Array, name: str) -> None:
-    """Where finite values are so large that their sum overflows, their average is computed anew."""
+    """Where finite values are so large that their sum overflowed, the average is computed anew."""
     dtype, Nk = problem.dtype, problem.shape[-1]
     shrink = dtype.type(2.0 ** -(Nk.bit_length() + 1))  # no sum can overflow
     most = np.finfo(dtype).max * shrink  # an average is no larger than what it averages
-    value = problem.value
-    if not np.any(np.isfinite(value) & (np.abs(value.astype(dtype)) > most)):
+    value = _without_repeats(problem.value).astype(dtype)
+    if not np.any(np.isfinite(value) & (np.abs(value) > most)):
         return
-    small = replace(problem, value=(value * shrink).astype(value.dtype))
-    again = run(small, name=name).output.astype(dtype)
-    finite = np.isfinite(again)
-    output[finite] = (np.clip(again[finite], -most, most) / shrink).astype(output.dtype)
+    small = np.broadcast_to((value * shrink).astype(problem.value.dtype), problem.value.shape)
+    again = run(replace(problem, value=small), name=name).output.astype(dtype)
+    mended = np.isfinite(again) & ~np.isfinite(output)
+    output[mended] = (np.clip(again[mended], -most, most) / shrink).astype(output.dtype)
+
+
+def _without_repeats(x: Array) -> Array:
+    """x with one element along each axis that is broadcast."""
+    return x[tuple(slice(1) if stride == 0 else slice(None) for stride in x.strides)]
 
 
 def memory(problem: Problem) -> int:
-    """Bytes beside inputs and output at the peak, about: each thread's blocks, three rows."""
+    """Bytes beside inputs and output at the peak, about: threads' blocks, segments' sums, rows."""
     D, Dv, lanes = problem.key.shape[-1], problem.value.shape[-1], 128 // problem.dtype.itemsize
-    block = 4 * (D + 128 + 2 * Dv) * lanes + 128 * (D + Dv)
-    return (get_num_threads() * block + 3 * prod(problem.shape[:-1])) * problem.dtype.itemsize
+    Nk = problem.shape[-1]
+    blocks = prod(problem.key.shape[:-2]) * -(-prod(problem.shape[-3:-1]) // lanes)
+    threads = min(get_num_threads(), blocks * -(-Nk // 2048))
+    scratch = threads * (4 * (D + 128 + 2 * Dv) * lanes + 128 * (D + Dv))
+    sums = blocks * -(-Nk // 2048) * Dv * lanes if Nk > 2048 and blocks < threads else 0
+    return (scratch + sums + 3 * prod(problem.shape[:-1])) * problem.dtype.itemsize
 
 
 def _bits(x: Array | None) -> Any:
