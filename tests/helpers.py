@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -59,3 +62,32 @@ def largest_score(query, key) -> float:
         k = np.repeat(key.astype(np.float64), group, axis=-3)
         scores = query.astype(np.float64) @ k.swapaxes(-2, -1) / query.shape[-1] ** 0.5
     return float(np.abs(scores[np.isfinite(scores)]).max(initial=0))
+
+
+def run_python(code: str) -> str:
+    """What a program prints, run in a process of its own in which warnings are errors."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, check=True, timeout=300,
+    ).stdout  # fmt: skip
+
+
+def wait_for_ctrl_c(call: str, after: float) -> float:
+    """Seconds from Ctrl-C, sent so long after a call began, to its KeyboardInterrupt."""
+    return float(
+        run_python(f"""
+            import signal, threading, time
+            import numpy as np, regard
+            sent = []
+            def interrupt():
+                sent.append(time.perf_counter())
+                signal.raise_signal(signal.SIGINT)
+            threading.Timer({after}, interrupt).start()
+            try:
+                {call}
+            except KeyboardInterrupt:
+                print(time.perf_counter() - sent[0])
+            y = np.ones((2, 3), np.float32)
+            assert np.array_equal(regard.attention(y, y, y), y)  # the next call works
+        """)
+    )

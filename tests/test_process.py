@@ -1,45 +1,20 @@
 """What a call does to the process around it: Ctrl-C, fork, threads, imports."""
 
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 
 import numpy as np
 import pytest
-from helpers import draw_call
+from helpers import draw_call, run_python, wait_for_ctrl_c
 
 import regard
 
-INTERRUPTED = """
-    import signal, threading, time
-    import numpy as np, regard
-    x = np.zeros((1, 64, 8192, 64), np.float32)
-    sent = []
-    def interrupt():
-        sent.append(time.perf_counter())
-        signal.raise_signal(signal.SIGINT)
-    threading.Timer(0.5, interrupt).start()
-    try:
-        regard.attention(x, x, x, engine="tiled")
-    except KeyboardInterrupt:
-        waited = time.perf_counter() - sent[0]
-    y = np.ones((2, 3), np.float32)
-    assert np.array_equal(regard.attention(y, y, y), y)
-    print(waited)
-"""
-
-
-def run_python(code, **options):
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
-        capture_output=True, text=True, check=True, **options,
-    ).stdout  # fmt: skip
-
 
 def test_ctrl_c_stops_a_long_call_and_the_next_one_works():
-    assert float(run_python(INTERRUPTED)) < 1  # 0.2 s is promised, on a machine with time to spare
+    call = (
+        """x = np.zeros((1, 64, 8192, 64), np.float32); regard.attention(x, x, x, engine="tiled")"""
+    )
+    assert wait_for_ctrl_c(call, 0.5) < 1  # 0.2 s is promised, on a machine with time to spare
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -7,7 +7,7 @@ import textwrap
 
 import numpy as np
 import pytest
-from helpers import NATIVE, draw_call, truth
+from helpers import NATIVE, draw_call, run_python, truth, wait_for_ctrl_c
 
 import regard
 from regard import masks
@@ -228,24 +228,6 @@ def test_the_exponential_of_every_float32(engine):
         assert error.max() <= allowed
 
 
-INTERRUPTED = """
-    import signal, threading, time
-    import numpy as np, regard
-    x = np.zeros((1, 1, 400_000, 64), np.float32)
-    sent = []
-    def interrupt():
-        sent.append(time.perf_counter())
-        signal.raise_signal(signal.SIGINT)
-    threading.Timer(0.3, interrupt).start()
-    try:
-        regard.attention(x, x, x, engine="native")
-    except KeyboardInterrupt:
-        waited = time.perf_counter() - sent[0]
-    y = np.ones((2, 3), np.float32)
-    assert np.array_equal(regard.attention(y, y, y, engine="native"), y)
-    print(waited)
-"""
-
 FORKED = """
     import os, numpy as np, regard
     x = np.random.default_rng(0).standard_normal((2, 1024, 64), dtype=np.float32)
@@ -259,39 +241,24 @@ FORKED = """
 
 
 UNEVEN = """
-    import signal, threading, time
-    import numpy as np, regard
-    regard.set_num_threads(2)
-    q = np.zeros((4, 1, 16, 64), np.float32)
-    x = np.broadcast_to(np.float32(0), (4, 1, 30_000_000, 64))
-    mask = regard.masks.lengths([1_000_000, 30_000_000, 1, 1])  # one thread is done long before
-    sent = []
-    def interrupt():
-        sent.append(time.perf_counter())
-        signal.raise_signal(signal.SIGINT)
-    threading.Timer(1.0, interrupt).start()
-    try:
-        regard.attention(q, x, x, mask=mask, engine="native")
-        print("not interrupted")
-    except KeyboardInterrupt:
-        print(time.perf_counter() - sent[0])
+                regard.set_num_threads(2)
+                q = np.zeros((4, 1, 16, 64), np.float32)
+                x = np.broadcast_to(np.float32(0), (4, 1, 30_000_000, 64))
+                mask = regard.masks.lengths([1_000_000, 30_000_000, 1, 1])
+                regard.attention(q, x, x, mask=mask, engine="native")
 """
 
 
-def run_python(code):
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True, text=True, check=True, timeout=120,
-    ).stdout  # fmt: skip
-
-
 def test_ctrl_c_stops_one_long_head():
-    assert float(run_python(INTERRUPTED)) < 1  # 0.2 s is promised, on a machine with time to spare
+    call = (
+        """x = np.zeros((1, 400_000, 64), np.float32); regard.attention(x, x, x, engine="native")"""
+    )
+    assert wait_for_ctrl_c(call, 0.3) < 1  # 0.2 s is promised, on a machine with time to spare
 
 
 @pytest.mark.slow
 def test_ctrl_c_stops_a_call_whose_caller_waits_for_its_helpers():
-    assert float(run_python(UNEVEN)) < 1
+    assert wait_for_ctrl_c(UNEVEN.strip(), 1.0) < 1
 
 
 @each_set

@@ -1,12 +1,10 @@
 """The tiled engine: tiles of any size, tiles that are skipped, memory, interruption."""
 
-import subprocess
 import sys
-import textwrap
 
 import numpy as np
 import pytest
-from helpers import assert_close, draw_call
+from helpers import assert_close, draw_call, run_python
 
 import regard
 from regard import masks
@@ -125,12 +123,6 @@ PEAK = """
     output = regard.attention(q, k, v, causal=True, engine="tiled")
     print(peak() - before)
 """
-
-
-def run_python(code):
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
-    ).stdout
 
 
 @pytest.mark.slow
