@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers import assert_close, draw_call, run_python
+from helpers import ENGINES, assert_close, draw_call, run_python
 
 import regard
 from regard import masks
@@ -87,9 +87,10 @@ def test_tiles_that_no_query_sees_are_not_visited(monkeypatch, options, tiles):
     assert len(visits(monkeypatch, **options)) == tiles
 
 
-def test_weights_are_those_of_the_output_bit_for_bit_however_they_are_asked_for():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_weights_have_the_same_bits_however_they_are_asked_for(engine):
     q, k, v = draw_call(5, lead=(), Nq=300, Nk=1500, dtype=np.float32)
-    attended = regard.look(q, k, v, causal=True, align="bottom-right")
+    attended = regard.look(q, k, v, causal=True, align="bottom-right", engine=engine)
     whole = np.asarray(attended.weights)
     np.testing.assert_array_equal(attended.weights[1, 299], whole[1, 299])
     np.testing.assert_array_equal(attended.weights[:, :, 700], whole[:, :, 700])
@@ -102,10 +103,11 @@ def test_the_estimate_of_memory_is_honest():
 
     q, k, v = draw_call(6, lead=(), H=2, Nq=2048, Nk=4096, D=64, Dv=64, dtype=np.float32)
     for arrays in ((q, k, v), (q, k.astype(np.float16), v.astype(np.float16))):
-        for options in ({}, {"causal": True, "align": 2048}):
-            estimate = regard.explain(*arrays, **options).memory
+        for Nq, options in ((2048, {}), (2048, {"causal": True, "align": 2048}), (1, {})):
+            few = (arrays[0][:, :Nq], *arrays[1:])
+            estimate = regard.explain(*few, **options, engine="tiled").memory
             tracemalloc.start()
-            output = regard.attention(*arrays, **options)
+            output = regard.attention(*few, **options, engine="tiled")
             peak = tracemalloc.get_traced_memory()[1] - output.nbytes
             tracemalloc.stop()
             assert peak / 2.5 < estimate < 2.5 * peak
