@@ -22,7 +22,8 @@ def test_a_forked_child_computes_the_same():
     q, k, v = draw_call(1, Nq=53, Nk=301, dtype=np.float32)
     expected = regard.attention(q, k, v, engine="tiled")
     child = run_python("""
-        import os, numpy as np, regard
+        import os, warnings, numpy as np, regard
+        warnings.simplefilter("ignore", DeprecationWarning)  # that forking with threads is bold
         x = np.random.default_rng(0).standard_normal((2, 53, 17), dtype=np.float32)
         expected = regard.attention(x, x, x, engine="tiled")
         pid = os.fork()

@@ -229,7 +229,8 @@ def test_the_exponential_of_every_float32(engine):
 
 
 FORKED = """
-    import os, numpy as np, regard
+    import os, warnings, numpy as np, regard
+    warnings.simplefilter("ignore", DeprecationWarning)  # that forking with threads is bold
     x = np.random.default_rng(0).standard_normal((2, 1024, 64), dtype=np.float32)
     expected = regard.attention(x, x, x, engine="native")  # the pool has started
     pid = os.fork()
