@@ -1,7 +1,6 @@
 """What a call does to the process around it: Ctrl-C, fork, threads, imports."""
 
 import os
-import threading
 
 import numpy as np
 import pytest
@@ -55,40 +54,3 @@ def test_numpy_s_error_state_is_left_as_it_was():
     before = np.geterr()
     regard.attention(q, k, v, causal=True)
     assert np.geterr() == before
-
-
-class TestThreads:
-    @pytest.fixture(autouse=True)
-    def _restore(self, monkeypatch):
-        monkeypatch.setattr(regard.threads, "_chosen", None)
-        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-
-    def test_default_is_the_cores_of_the_process(self):
-        affinity = getattr(os, "sched_getaffinity", None)
-        assert regard.get_num_threads() == (len(affinity(0)) if affinity else os.cpu_count())
-
-    @pytest.mark.parametrize(("text", "n"), [("3", 3), ("5,2", 5), (" 2 ", 2)])
-    def test_omp_num_threads(self, monkeypatch, text, n):
-        monkeypatch.setenv("OMP_NUM_THREADS", text)
-        assert regard.get_num_threads() == n
-
-    @pytest.mark.parametrize("text", ["", "0", "-1", "many"])
-    def test_nonsense_in_the_environment_is_ignored(self, monkeypatch, text):
-        default = regard.get_num_threads()
-        monkeypatch.setenv("OMP_NUM_THREADS", text)
-        assert regard.get_num_threads() == default
-
-    def test_setting_it_wins_in_every_thread(self, monkeypatch):
-        monkeypatch.setenv("OMP_NUM_THREADS", "3")
-        regard.set_num_threads(7)
-        seen = []
-        thread = threading.Thread(target=lambda: seen.append(regard.get_num_threads()))
-        thread.start()
-        thread.join()
-        assert seen == [7]
-
-    @pytest.mark.parametrize(("n", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError),
-                                              (True, TypeError), (None, TypeError)])  # fmt: skip
-    def test_errors(self, n, error):
-        with pytest.raises(error, match=f"got {n}"):
-            regard.set_num_threads(n)

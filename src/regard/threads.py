@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from functools import cache
+from math import ceil
+from pathlib import Path, PurePosixPath
 
 __all__ = ["get_num_threads", "set_num_threads"]
 
@@ -12,7 +16,9 @@ _chosen: int | None = None
 def get_num_threads() -> int:
     """The number of threads that the native engine may use.
 
-    What `set_num_threads` was given; else OMP_NUM_THREADS; else the cores this process may run on.
+    What `set_num_threads` was given; else OMP_NUM_THREADS; else the cores this process may run on,
+    or what the quota of its container comes to, rounded up, where that is less. The quota is read
+    once, the cores each time.
     The reference and tiled engines run on NumPy, whose linear algebra library has threads of its
     own: how many is its own setting (OMP_NUM_THREADS, read when NumPy is imported).
 
@@ -23,7 +29,9 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(n: int) -> None:
-    """Set what `get_num_threads` answers, for the whole process.
+    """Set what `get_num_threads` answers, for the whole process and at once.
+
+    Calls that already run go on with the number they began with.
 
     Parameters
     ----------
@@ -45,6 +53,46 @@ def _from_environment() -> int | None:
 
 
 def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(cores, _granted())
+
+
+@cache
+def _granted(root: Path = Path("/")) -> int:
+    """The cores' worth of time that control groups grant this process, rounded up.
+
+    A limit holds for all below it: the process's own group counts and each around it. A container
+    often sees its own group as the top of the tree, while its path is told from the host's top:
+    folders that are not there have no limit.
+    """
+    groups = (group for line in _lines(root / "proc/self/cgroup") for group in _groups(root, line))
+    return ceil(min(map(_limit, groups), default=2**31))
+
+
+def _groups(root: Path, line: str) -> Iterator[Path]:
+    """The folders of a line "number:controllers:path", from the group up; version 2 names none."""
+    tree = root / "sys/fs/cgroup"
+    _, _, rest = line.partition(":")
+    controllers, _, path = rest.partition(":")
+    if controllers and "cpu" not in controllers.split(","):
+        return
+    below = PurePosixPath(path.lstrip("/"))
+    for top in (tree / controllers, tree / ("cpu" if controllers else "unified")):
+        yield from (top / group for group in (below, *below.parents))
+
+
+def _limit(group: Path) -> float:
+    """Quota by period in one group's folder, in microseconds both; 2**31 where there is none."""
+    text = " ".join(_lines(group / "cpu.max")) or " ".join(
+        line for name in ("quota", "period") for line in _lines(group / f"cpu.cfs_{name}_us")
+    )
+    numbers = [int(word) for word in text.split() if word.isdecimal()]  # "max" and -1: no limit
+    return numbers[0] / numbers[1] if len(numbers) == 2 and min(numbers) > 0 else 2**31
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
