@@ -21,11 +21,13 @@ SOURCE = Path(regard.__file__).parent
 
 # Bottom to top: a module may import what stands below it, and nothing above or beside it.
 FLOORS = [
-    {"predicates", "threads"},
+    {"files", "predicates", "threads"},
     {"reference"},
     {"masks", "biases"},
     {"problem"},
     {"engines"},
+    {"weights"},
+    {"statistics", "steps"},
     {"attention_map"},
     {"call", "elementwise"},
     {"trace"},

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -71,17 +68,3 @@ def place_of(name: str) -> Path:
     if not name or place.is_dir() or not place.parent.is_dir():
         raise ValueError(f"output must be a file in a folder that is there, got {name!r}")
     return place
-
-
-@contextmanager
-def written_beside(path: Path) -> Iterator[Path]:
-    """A file beside `path`, renamed to it when whole; a pipe or a device is written itself."""
-    if path.exists() and not path.is_file():
-        yield path
-        return
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield beside
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

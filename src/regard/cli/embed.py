@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from .. import models
+from ..files import written_beside
 from ..predicates import Array
-from .base import ModelOption, app, place_of, read_file, written_beside
+from .base import ModelOption, app, place_of, read_file
 
 
 @app.command()

@@ -69,6 +69,19 @@ def memory(problem: Problem) -> int:
     return (tiles + copies + statistics) * problem.dtype.itemsize
 
 
+@np.errstate(all="ignore")
+def scores_of(problem: Problem, index: Index, rows: Array, columns: Array) -> Array:
+    """Scores of some rows and columns of one head, complete; a hidden pair is -inf."""
+    scores = np.empty((len(rows), len(columns)), problem.dtype)
+    if scores.size == 0:
+        return scores
+    head = _Head(problem, index)
+    tile = slice(int(columns.min()), int(columns.max()) + 1)
+    for at, row in enumerate(rows):
+        scores[at] = head.scores(slice(row, row + 1), tile)[0, columns - tile.start]
+    return scores
+
+
 class _Head:
     """What one query head reads, ready for products, and the scores of any tile of it."""
 
