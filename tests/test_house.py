@@ -28,6 +28,7 @@ FLOORS = [
     {"engines"},
     {"weights"},
     {"statistics", "steps"},
+    {"summaries"},
     {"attention_map"},
     {"call", "elementwise"},
     {"trace"},
