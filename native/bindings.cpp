@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "arithmetic.hpp"
 #include "call.hpp"
 #include "pool.hpp"
 
@@ -149,6 +150,7 @@ class NativeCall {
         int took = 1;
         {
             nb::gil_scoped_release release;
+            const regard::Arithmetic standard;
             took = regard::run_tasks(threads, tasks, [&](int64_t task, int slot) {
                 regard::Watch quiet{&polling.stop_};
                 regard::Watch &watch = slot == 0 ? polling : quiet;
@@ -172,6 +174,7 @@ class NativeCall {
                  nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu> keys, Given out) {
         auto scratch = room(kernels_.scratch(call_) + 64);
         nb::gil_scoped_release release;
+        const regard::Arithmetic standard;
         kernels_.weights(call_, b, head, rows.data(), rows.size(), keys.data(), keys.size(),
                          const_cast<void *>(out.data()), scratch.get());
     }

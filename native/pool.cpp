@@ -1,10 +1,12 @@
 #include "pool.hpp"
 
+#include "arithmetic.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 #ifndef _WIN32
@@ -56,7 +58,7 @@ class Pool {
         while (threads_ < helpers) {
             try {
                 std::thread(&Pool::serve, this).detach();
-            } catch (const std::system_error &) {
+            } catch (const std::exception &) {  // no thread, or no memory for one
                 return threads_;
             }
             threads_++;
@@ -65,6 +67,7 @@ class Pool {
     }
 
     void serve() {
+        const Arithmetic standard;
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
             wake_.wait(lock, [&] { return job_ && wanted_ > 0; });

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from regard import reference
 from regard.engines import ENGINES as ALL_ENGINES
@@ -64,12 +68,26 @@ def largest_score(query, key) -> float:
     return float(np.abs(scores[np.isfinite(scores)]).max(initial=0))
 
 
-def run_python(code: str) -> str:
+def run_python(code: str, **environment: str) -> str:
     """What a program prints, run in a process of its own in which warnings are errors."""
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
-        capture_output=True, text=True, check=True, timeout=300,
-    ).stdout  # fmt: skip
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)], capture_output=True,
+        text=True, timeout=300, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert ran.returncode == 0, f"exit code {ran.returncode}: {ran.stderr[-3000:]}"
+    return ran.stdout
+
+
+def compile_c(folder: Path, source: str) -> str:
+    """A shared library of some C, for what Python cannot ask of the system."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None or sys.platform == "win32":
+        pytest.skip("a C compiler of a Unix system is not here")
+    (folder / "helper.c").write_text(textwrap.dedent(source))
+    library = folder / "helper.so"
+    command = [compiler, "-shared", "-fPIC", "-O1", "-o", library, folder / "helper.c", "-ldl"]
+    subprocess.run(command, check=True)
+    return str(library)
 
 
 def wait_for_ctrl_c(call: str, after: float) -> float:

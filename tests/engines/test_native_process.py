@@ -1,0 +1,135 @@
+"""The native engine within a process that is out of the ordinary: no threads, other arithmetic."""
+
+import platform
+import sys
+
+import pytest
+from helpers import ENGINES, NATIVE, compile_c, run_python
+
+from regard.engines import native
+
+pytestmark = pytest.mark.skipif(not native.SETS, reason=native.WHY_NOT or "built")
+each_set = pytest.mark.parametrize("engine", NATIVE)
+
+# ------------------------------------------------------------------- a machine without threads
+
+REFUSE = """
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <errno.h>
+    #include <pthread.h>
+    int granted = 1000, refused = 0;
+    int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *), void *with) {
+        if (granted-- <= 0) return refused++, EAGAIN;
+        int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+        *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+        return real(thread, how, run, with);
+    }
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="preloading a library is Linux's")
+@each_set
+def test_a_machine_that_grants_no_thread_or_few_computes_the_same_bits(engine, tmp_path):
+    code = f"""
+        import ctypes, numpy as np, regard
+        from regard.engines import native
+        from regard.problem import check
+        granted, refused = (ctypes.c_int.in_dll(ctypes.CDLL(None), n) for n in ("granted", "refused"))
+
+        def run(Nq, Nk, threads):
+            rng = np.random.default_rng(0)
+            q, k, v = (rng.standard_normal((3, N, 32), dtype=np.float32) for N in (Nq, Nk, Nk))
+            problem = check(q, k, v)
+            rows = [np.empty(problem.shape[:-1], np.float32) for _ in range(3)]
+            output = np.empty(problem.output_shape, np.float32)
+            took, _, split = native.call_of(problem, "{engine}").run(output, *rows, threads)
+            return took, split, output, *rows
+
+        for sizes, is_split in (((1024, 1024), False), ((1, 20_000), True)):
+            _, _, *alone = run(*sizes, 1)
+            for more in (0, 1, 2):
+                granted.value, refused.value = more, 0
+                took, split, *result = run(*sizes, 4)
+                print(took, bool(refused.value), split == is_split, end=" ")
+                print(all(map(np.array_equal, result, alone)))
+    """
+    ran = run_python(code, LD_PRELOAD=compile_c(tmp_path, REFUSE), OMP_NUM_THREADS="1")
+    # No thread, then one, then two more; what was once granted stays for the second size.
+    assert ran.splitlines() == [
+        "1 True True True", "2 True True True", "4 False True True", *["4 False True True"] * 3,
+    ]  # fmt: skip
+
+
+# --------------------------------------------------------------------- how numbers are rounded
+
+ARITHMETIC = """
+    #if defined(__x86_64__)
+    #include <xmmintrin.h>
+    unsigned long control(void) { return _mm_getcsr() & ~0x3fu; }  /* but what has happened */
+    void set_control(unsigned long x) { _mm_setcsr((unsigned)x); }
+    #else
+    unsigned long control(void) { unsigned long x; __asm__("mrs %0, fpcr" : "=r"(x)); return x; }
+    void set_control(unsigned long x) { __asm__("msr fpcr, %0" : : "r"(x)); }
+    #endif
+"""
+# Flush subnormals to zero, as inputs too, and round down: what -ffast-math and others leave behind.
+UNUSUAL = 0x1F80 | 0x8040 | 0x2000 if platform.machine() in ("x86_64", "AMD64") else 0x1800000
+
+CONTROL = """
+        import ctypes, numpy as np
+        helper = ctypes.CDLL({library!r})
+        helper.control.restype = ctypes.c_ulong
+        helper.set_control.argtypes = [ctypes.c_ulong]
+        usual = helper.control()
+        import regard
+        assert helper.control() == usual, "import"
+        regard.set_num_threads(2)
+        rng = np.random.default_rng(0)
+        q, k = rng.standard_normal((2, 4, 601, 24), dtype=np.float32)
+        v = (rng.random((4, 601, 24)) * 1e-39).astype(np.float32)  # subnormal, every one
+"""
+
+
+@pytest.fixture(scope="module")
+def control(tmp_path_factory):
+    """The beginning of a program that can read and set how its thread rounds."""
+    if platform.machine() not in ("x86_64", "AMD64", "aarch64", "arm64"):
+        pytest.skip(f"how {platform.machine()} is told to round is not known here")
+    return CONTROL.format(library=compile_c(tmp_path_factory.mktemp("c"), ARITHMETIC))
+
+
+@pytest.mark.parametrize("state", ["usual", UNUSUAL])
+def test_import_and_calls_leave_the_control_register_as_it_was(control, state):
+    ran = run_python(f"""{control}
+        helper.set_control({state})
+        before = helper.control()
+        for engine in {ENGINES}:
+            seen = regard.look(q, k, v, causal=True, engine=engine)
+            seen.weights[0, 5:90]
+            assert helper.control() == before, engine
+        helper.set_control(usual)
+        print(len(np.unique(seen.output)) > 1000)
+    """)
+    assert ran == "True\n"
+
+
+@each_set
+def test_bits_do_not_depend_on_how_threads_were_told_to_round(control, engine):
+    """The pool is started by a thread that flushes subnormals; a new thread inherits that."""
+    ran = run_python(f"""{control}
+        helper.set_control({UNUSUAL})
+        first = regard.look(q, k, v, engine="{engine}", scale=0.25)
+        first_weights = first.weights[0, :7]
+        helper.set_control(usual)
+        second = regard.look(q, k, v, engine="{engine}", scale=0.25)
+        regard.set_num_threads(1)
+        third = regard.look(q, k, v, engine="{engine}", scale=0.25)
+        exact = regard.look(*(x.astype(np.float64) for x in (q, k, v)), engine="reference", scale=0.25).output
+        for other in (second, third):
+            assert np.array_equal(first.output, other.output)
+            assert np.array_equal(first.lse, other.lse)
+            assert np.array_equal(first_weights, other.weights[0, :7])
+        print(np.abs(first.output - exact).max() < 1e-44)
+    """)
+    assert ran == "True\n"
