@@ -123,7 +123,8 @@ class NativeCall {
         c.scale = scale, c.softcap = softcap, c.natural = natural;
     }
 
-    // Computes all; returns (threads that took part, tasks, whether segments were split).
+    // Computes all; returns (threads that took part, tasks, whether segments were split, whether queries
+    // were few, whether an output is not finite).
     nb::tuple run(Given output, Given maximum, Given reciprocal, Given lse, int64_t threads) {
         Call c = call_;
         c.output = array_of(Maybe(output), c.query.type, c.axes);
@@ -131,15 +132,13 @@ class NativeCall {
         call_.reciprocal = c.reciprocal = const_cast<void *>(reciprocal.data());
         c.lse = const_cast<void *>(lse.data());
         for (const Given &g : {maximum, reciprocal}) kept_.push_back(g);
-        if (c.batch * c.H * c.Nq == 0) return nb::make_tuple(0, 0, false);
-        const int64_t width = c.query.type == Type::f64 ? 8 : 4;
-        const bool narrow = c.rows() * width <= kernels_.bytes;
+        if (c.batch * c.H * c.Nq == 0) return nb::make_tuple(0, 0, false, false, false);
         const double work = (double)c.batch * c.H * c.Nq * c.Nk * (c.D + c.Dv);
         if (work < 1 << 19) threads = 1;
-        const int64_t items = kernels_.items(c, narrow);
+        const int64_t items = kernels_.items(c);
         const int64_t segments = (c.Nk + regard::SEGMENT - 1) / regard::SEGMENT;
         const int64_t each = kernels_.scratch(c);
-        int64_t sums = kernels_.partial(c, narrow);  // of one item over one segment
+        int64_t sums = kernels_.partial(c);  // of one item over one segment
         const bool split = segments > 1 && items < threads && sums * items * segments < MOST_SUMS;
         if (!split) sums = 0;
         const int64_t tasks = split ? items * segments : items;
@@ -147,6 +146,8 @@ class NativeCall {
         auto scratch = room(each * threads + 64);
         auto partials = room(sums * tasks + 64);
         Polling polling;
+        std::atomic<bool> strange{false};
+        c.strange = &strange;
         int took = 1;
         {
             nb::gil_scoped_release release;
@@ -157,16 +158,16 @@ class NativeCall {
                 if (watch.stopped()) return;
                 char *mine = scratch.get() + slot * each;
                 if (split)
-                    kernels_.run(c, narrow, task / segments, task % segments, partials.get() + task * sums,
+                    kernels_.run(c, task / segments, task % segments, partials.get() + task * sums,
                                  mine, watch);
                 else
-                    kernels_.run(c, narrow, task, -1, nullptr, mine, watch);
+                    kernels_.run(c, task, -1, nullptr, mine, watch);
             }, [&] { polling.look(polling); });
             for (int64_t i = 0; split && i < items && !polling.stop_; i++)
-                kernels_.merge(c, narrow, i, segments, partials.get() + i * segments * sums, scratch.get());
+                kernels_.merge(c, i, segments, partials.get() + i * segments * sums, scratch.get());
         }
         if (polling.interrupted) throw nb::python_error();
-        return nb::make_tuple(took, tasks, split);
+        return nb::make_tuple(took, tasks, split, kernels_.few(c), strange.load());
     }
 
     // Weights of some rows and keys of a head: into out, (rows, keys) contiguous.

@@ -48,7 +48,8 @@ struct Call {
     double scale = 1, softcap = 0;   // softcap 0: none
     bool natural = false;            // scores in natural units, not in base 2
     // Of each row, contiguous (*lead, H, Nq), in the type that is computed in (f64 for f64, else f32):
-    void *maximum = nullptr, *reciprocal = nullptr, *lse = nullptr;
+    void *maximum = nullptr, *reciprocal = nullptr, *lse = nullptr;  // all or none
+    std::atomic<bool> *strange = nullptr;  // set where an output is not finite
 
     [[gnu::always_inline]] int64_t group() const { return Hkv ? H / Hkv : 1; }
     [[gnu::always_inline]] int64_t rows() const { return group() * Nq; }  // that read one key head
@@ -79,15 +80,13 @@ struct Watch {
 // head; an item may be computed on any thread, and in segments of keys on several.
 struct Kernels {
     const char *name;
-    int bytes;                                      // of a vector
-    int64_t (*scratch)(const Call &);             // bytes that a thread needs
-    int64_t (*items)(const Call &, bool narrow);  // how many; narrow: items of few rows
-    int64_t (*partial)(const Call &, bool narrow);  // bytes of an item's sums over one segment
+    int64_t (*scratch)(const Call &);  // bytes that a thread needs
+    int64_t (*items)(const Call &);    // how many
+    bool (*few)(const Call &);         // whether its queries are so few that keys are read at the speed of memory
+    int64_t (*partial)(const Call &);  // bytes of an item's sums over one segment
     // Item by item. With `partials`, one segment of it, whose sums are left there.
-    void (*run)(const Call &, bool narrow, int64_t item, int64_t segment, char *partials,
-                char *scratch, Watch &);
-    void (*merge)(const Call &, bool narrow, int64_t item, int64_t segments, const char *partials,
-                  char *scratch);
+    void (*run)(const Call &, int64_t item, int64_t segment, char *partials, char *scratch, Watch &);
+    void (*merge)(const Call &, int64_t item, int64_t segments, const char *partials, char *scratch);
     // Weights of some rows and keys of one head, (rows, keys) contiguous.
     void (*weights)(const Call &, int64_t b, int64_t head, const int64_t *rows, int64_t n,
                     const int64_t *keys, int64_t m, void *out, char *scratch);

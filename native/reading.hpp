@@ -11,7 +11,6 @@ using namespace regard;
 
 template <class T> constexpr int W = Vectors<T>::lanes;
 constexpr double LOG2E = 1.4426950408889634074, LN2 = 0.69314718055994530942;
-constexpr int GROUP = 4;  // blocks of queries that share a tile while it is in cache
 
 #if VECTOR_BYTES == 64
 constexpr int REACH = 8;  // keys of a register block
@@ -19,6 +18,7 @@ constexpr int REACH = 8;  // keys of a register block
 constexpr int REACH = 6;
 #endif
 
+template <class T> constexpr Type own() { return sizeof(T) == 4 ? Type::f32 : Type::f64; }
 template <class T> T infinity() { return (T)__builtin_inf(); }
 template <class T> T least(T a, T b) { return b < a ? b : a; }
 template <class T> T most(T a, T b) { return b > a ? b : a; }
@@ -107,17 +107,61 @@ template <class T> inline void write(char *p, Type type, T x) {
     }
 }
 
-// As many numbers of a row as go into vectors; returns how many.
-template <class T>
-inline int64_t widen_row_f16([[maybe_unused]] const uint16_t *row, [[maybe_unused]] int64_t n,
-                             [[maybe_unused]] T *to) {
-    int64_t d = 0;
-#if defined(__F16C__)
-    if constexpr (sizeof(T) == 4)
-        for (; d + 8 <= n; d += 8)
-            _mm256_storeu_ps(to + d, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(row + d))));
+// What keys and values are stored in, where it is not what is computed in.
+struct Half {
+    uint16_t bits;
+};
+struct Brain {  // bfloat16
+    uint16_t bits;
+};
+template <class T> inline T widen(T x) { return x; }
+inline float widen(Half x) { return widen_f16(x.bits); }
+inline float widen(Brain x) { return widen_bf16(x.bits); }
+
+// A vector of numbers that lie side by side.
+template <class T> inline Vec<T> wide(const T *p) { return load<Vec<T>>(p); }
+inline Vec<float> wide(const Half *p) {
+#if defined(__AVX512F__)
+    return (Vec<float>)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+#elif defined(__F16C__)
+    return (Vec<float>)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+#elif defined(__ARM_NEON)
+    return (Vec<float>)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p)));
+#else
+    Vec<float> x;
+    for (int i = 0; i < W<float>; i++) x[i] = widen(p[i]);
+    return x;
 #endif
-    return d;
+}
+inline Vec<float> wide(const Brain *p) {
+    typedef uint16_t Bits __attribute__((vector_size(VECTOR_BYTES / 2)));
+    return (Vec<float>)(__builtin_convertvector(load<Bits>(p), Words) << 16);
+}
+// The first n < W numbers of one, the others 0.
+template <class T, class X> inline Vec<T> wide(const X *p, int64_t n) {
+    Vec<T> x{};
+    for (int64_t i = 0; i < n; i++) x[i] = widen(p[i]);
+    return x;
+}
+
+template <class T, class X> void widen_row(const X *row, int64_t n, T *to) {
+    int64_t i = 0;
+    for (; i + W<T> <= n; i += W<T>) store(to + i, wide(row + i));
+    for (; i < n; i++) to[i] = widen(row[i]);
+}
+
+[[gnu::always_inline]] inline bool dense(const Array &a) { return a.column == size_of(a.type); }
+
+// n numbers of a row in T; a finite one stays finite.
+template <class T> void read_row(const Array &a, const char *row, int64_t n, T *to) {
+    if (dense(a) && a.type == own<T>())
+        std::memcpy(to, row, n * sizeof(T));
+    else if (sizeof(T) == 4 && dense(a) && a.type == Type::f16)
+        widen_row((const Half *)row, n, (float *)to);
+    else if (sizeof(T) == 4 && dense(a) && a.type == Type::bf16)
+        widen_row((const Brain *)row, n, (float *)to);
+    else
+        for (int64_t d = 0; d < n; d++) to[d] = saturated<T>(read<double>(row + d * a.column, a.type));
 }
 
 // Rows of keys or values in T with columns side by side: in place, or copied to `packed`.
@@ -126,23 +170,13 @@ template <class T> struct Rows {
     int64_t stride;  // elements from row to row
 };
 
-template <class T> constexpr Type own() { return sizeof(T) == 4 ? Type::f32 : Type::f64; }
-
 template <class T>
 Rows<T> rows_of(const Array &a, const char *base, const int64_t *list, int64_t first, int64_t n,
                 int64_t columns, T *packed) {
-    if (!list && a.type == own<T>() && a.column == (int64_t)sizeof(T) && a.row % (int64_t)sizeof(T) == 0)
+    if (!list && a.type == own<T>() && dense(a) && a.row % (int64_t)sizeof(T) == 0)
         return {(const T *)(base + first * a.row), a.row / (int64_t)sizeof(T)};
-    for (int64_t j = 0; j < n; j++) {
-        const char *row = base + (list ? list[j] : first + j) * a.row;
-        T *to = packed + j * columns;
-        const bool dense = a.column == size_of(a.type);
-        int64_t d = 0;
-        if (a.type == Type::f16 && dense) d = widen_row_f16((const uint16_t *)row, columns, to);
-        if (a.type == Type::bf16 && dense)
-            for (; d < columns; d++) to[d] = (T)widen_bf16(peek<uint16_t>(row + d * 2));
-        for (; d < columns; d++) to[d] = read<T>(row + d * a.column, a.type);
-    }
+    for (int64_t j = 0; j < n; j++)
+        read_row<T>(a, base + (list ? list[j] : first + j) * a.row, columns, packed + j * columns);
     return {packed, columns};
 }
 

@@ -8,10 +8,12 @@
 namespace REGARD_ISA {
 namespace {
 
+constexpr int V = 2;  // vectors of queries in a block
+
 // ------------------------------------------------------------------------- the micro-kernel
 
 // acc[r] = Σ over t of a[r·rs + t·ts] · b[t], each sum in the order of t, from zero.
-template <class T, int V, int R>
+template <class T, int R>
 [[gnu::always_inline]] inline void multiply(const T *a, int64_t rs, int64_t ts, const T *b, int64_t n,
                                             Vec<T> (&acc)[R][V]) {
     for (int r = 0; r < R; r++)
@@ -28,19 +30,19 @@ template <class T, int V, int R>
     }
 }
 
-template <class T, int V, int R>
+template <class T, int R>
 [[gnu::noinline]] void score_rows(const T *k, int64_t stride, const T *q, int64_t D, T *s) {
     Vec<T> acc[R][V];
-    multiply<T, V, R>(k, stride, 1, q, D, acc);
+    multiply<T, R>(k, stride, 1, q, D, acc);
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++) store(s + (r * V + v) * W<T>, acc[r][v]);
 }
 
-template <class T, int V, int R>
+template <class T, int R>
 [[gnu::noinline]] void carry_columns(const T *x, int64_t stride, const T *p, int64_t n, const Vec<T> *a,
                                      T *o) {
     Vec<T> acc[R][V];
-    multiply<T, V, R>(x, 1, stride, p, n, acc);
+    multiply<T, R>(x, 1, stride, p, n, acc);
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++) {
             T *place = o + (r * V + v) * W<T>;
@@ -48,18 +50,22 @@ template <class T, int V, int R>
         }
 }
 
-template <class T, int V, int R>
-void scores_down(const T *k, int64_t stride, const T *q, int64_t D, T *s, int64_t n) {
-    for (; n >= R; n -= R, k += R * stride, s += R * V * W<T>) score_rows<T, V, R>(k, stride, q, D, s);
-    if constexpr (R > 1)
-        if (n) scores_down<T, V, R / 2>(k, stride, q, D, s, n);
+// Calls f<R>(i) for blocks i … i + R - 1 of all n: of REACH, and the last ones cut so that each still has
+// enough sums under way to fill the multipliers, 8 as 4 + 4 and not 6 + 2.
+template <int R, class F> [[gnu::always_inline]] inline void of_size(int64_t n, int64_t i, const F &f) {
+    if constexpr (R > 0) {
+        if (n == R)
+            f.template operator()<R>(i);
+        else
+            of_size<R - 1>(n, i, f);
+    }
 }
-
-template <class T, int V, int R>
-void carry_down(const T *x, int64_t stride, const T *p, int64_t n, const Vec<T> *a, T *o, int64_t Dv) {
-    for (; Dv >= R; Dv -= R, x += R, o += R * V * W<T>) carry_columns<T, V, R>(x, stride, p, n, a, o);
-    if constexpr (R > 1)
-        if (Dv) carry_down<T, V, R / 2>(x, stride, p, n, a, o, Dv);
+template <class F> [[gnu::always_inline]] inline void in_blocks(int64_t n, const F &f) {
+    int64_t i = 0;
+    for (; n - i >= REACH * 3 / 2 || n - i == REACH; i += REACH) f.template operator()<REACH>(i);
+    const int64_t first = n - i > REACH ? (n - i + 1) / 2 : 0;
+    of_size<REACH>(first, i, f);
+    of_size<REACH>(n - i - first, i + first, f);
 }
 
 // -------------------------------------------------------------------------------- elementwise
@@ -82,12 +88,13 @@ inline Vec<double> tanh_(Vec<double> x) {
 
 // ------------------------------------------------------------------------- a block of queries
 
-template <class T, int V> struct Block {
+template <class T> struct Block {
     static constexpr int L = V * W<T>;
     int64_t b, kv, n;                       // lanes in use; the others repeat lane 0 and are not kept
     int64_t head[L], index[L], lo[L], hi[L];  // of each lane: query head, query, interval
-    int64_t first, last, late_lo, early_hi;   // tiles lie in [first, last), all see [late_lo, early_hi)
+    int64_t first, last, late_lo, early_hi;   // keys lie in [first, last), all see [late_lo, early_hi)
     T *q, *s, *o, *total;                     // D × L, TILE × L, Dv × L (a segment's), Dv × L
+    T *added;                                 // L × TILE, lane by lane, where something is added
     Vec<T> m[V], l[V], M[V], S[V];            // maximum and sum: of the segment, of all segments
 };
 
@@ -103,116 +110,159 @@ template <class T> struct Units {
     Vec<T> power(Vec<T> difference) const { return exp2(natural ? difference * exponent : difference); }
 };
 
-template <class T, int V> int64_t block_bytes(const Call &c) {
-    constexpr int64_t L = V * W<T>;
-    return (c.D + TILE + 2 * c.Dv) * L * (int64_t)sizeof(T);
+[[gnu::always_inline]] inline bool adds(const Call &c) { return c.bias || c.slopes || c.mask; }
+
+template <class T> int64_t block_bytes(const Call &c) {
+    const int64_t columns = c.D + 2 * c.Dv + TILE * (adds(c) ? 2 : 1);
+    return columns * Block<T>::L * (int64_t)sizeof(T);
 }
 
-template <class T, int V>
-void place_queries(const Call &c, Block<T, V> &k, const int64_t *head, const int64_t *index, int64_t n) {
-    const Units<T> units(c);
+// Where a block's arrays lie; returns what comes after them.
+template <class T> char *lay_out(const Call &c, Block<T> &k, char *room) {
+    k.q = (T *)room;
+    k.s = k.q + c.D * k.L, k.o = k.s + TILE * k.L, k.total = k.o + c.Dv * k.L;
+    k.added = k.total + c.Dv * k.L;
+    return room + block_bytes<T>(c);
+}
+
+template <class T> void place_query(const Call &c, Block<T> &k, T factor, int first) {
+    const char *row[W<T>];
+    for (int w = 0; w < W<T>; w++)
+        row[w] = c.at(c.query, k.b, k.head[first + w]) + k.index[first + w] * c.query.row;
+    int64_t d = 0;
+    for (; d + W<T> <= c.D && dense(c.query) && c.query.type == own<T>(); d += W<T>) {
+        Vec<T> x[W<T>];
+        for (int w = 0; w < W<T>; w++) x[w] = load<Vec<T>>((const T *)row[w] + d) * factor;
+        transpose<T>(x);
+        for (int w = 0; w < W<T>; w++) store(k.q + (d + w) * k.L + first, x[w]);
+    }
+    for (; d < c.D; d++)
+        for (int w = 0; w < W<T>; w++)
+            k.q[d * k.L + first + w] = factor * read<T>(row[w] + d * c.query.column, c.query.type);
+}
+
+template <class T>
+void place_queries(const Call &c, Block<T> &k, const int64_t *head, const int64_t *index, int64_t n) {
     k.n = n;
+    k.first = c.Nk, k.last = 0, k.late_lo = 0, k.early_hi = c.Nk;
     for (int i = 0; i < k.L; i++) {
         const int64_t lane = i < n ? i : 0;
         k.head[i] = head[lane];
         k.index[i] = index[lane];
-        const char *row = c.at(c.query, k.b, k.head[i]) + k.index[i] * c.query.row;
-        if (c.query.type == own<T>() && c.query.column == (int64_t)sizeof(T))
-            for (int64_t d = 0; d < c.D; d++) k.q[d * k.L + i] = units.query * ((const T *)row)[d];
-        else
-            for (int64_t d = 0; d < c.D; d++)
-                k.q[d * k.L + i] = units.query * read<T>(row + d * c.query.column, c.query.type);
         k.lo[i] = c.lo ? peek<int64_t>(c.at(c.lo, k.b, k.head[i]) + k.index[i] * c.lo.row) : 0;
         k.hi[i] = c.hi ? peek<int64_t>(c.at(c.hi, k.b, k.head[i]) + k.index[i] * c.hi.row) : c.Nk;
-    }
-    k.first = c.Nk, k.last = 0, k.late_lo = 0, k.early_hi = c.Nk;
-    for (int i = 0; i < k.L; i++) {
         if (k.lo[i] < k.hi[i]) k.first = least(k.first, k.lo[i]), k.last = most(k.last, k.hi[i]);
         k.late_lo = most(k.late_lo, k.lo[i]), k.early_hi = least(k.early_hi, k.hi[i]);
     }
+    for (int i = 0; i < k.L; i += W<T>) place_query(c, k, Units<T>(c).query, i);
 }
 
 // --------------------------------------------------------- what is done to the scores of a tile
 
-template <class T, int V> void bend(const Call &c, T *s, int64_t n) {
+// Which keys a tile has: n from j0 on, or those that a list names.
+struct Keys {
+    int64_t j0, n;
+    const int64_t *list = nullptr;
+    int64_t operator[](int64_t j) const { return list ? list[j] : j0 + j; }
+};
+
+template <class T> void bend(const Call &c, T *s, int64_t n) {
     const T cap = (T)c.softcap;
-    for (int64_t i = 0; i < n * V; i++) {
-        T *p = s + i * W<T>;
-        store(p, cap * tanh_(load<Vec<T>>(p) / cap));
+    for (int64_t i = 0; i < n; i += W<T>) store(s + i, cap * tanh_(load<Vec<T>>(s + i) / cap));
+}
+
+template <class T> void alibi_of(const Call &c, const Block<T> &k, int i, Keys keys, T *to) {
+    const int64_t position = peek<int64_t>(c.at(c.start, k.b, 0)) + k.index[i];
+    const double slope = c.slopes[k.head[i]];
+    for (int64_t j = 0; j < keys.n; j++) {
+        const int64_t distance = position - keys[j];
+        to[j] = -saturated<T>(slope * (double)(distance < 0 ? -distance : distance));
     }
 }
 
-template <class T, int V>
-void add_bias(const Call &c, const Block<T, V> &k, T *s, const int64_t *list, int64_t j0, int64_t n) {
-    for (int i = 0; i < k.L; i++) {
-        const char *row = c.at(c.bias, k.b, k.head[i]) + k.index[i] * c.bias.row;
-        for (int64_t j = 0; j < n; j++) {
-            const char *p = row + (list ? list[j] : j0 + j) * c.bias.column;
-            const T x = c.bias.type == own<T>() ? peek<T>(p) : saturated<T>(read<double>(p, c.bias.type));
-            T &score = s[j * k.L + i];
-            score = x == -infinity<T>() ? x : score + x;
-        }
-    }
+template <class T> void mask_of(const Call &c, const Block<T> &k, int i, Keys keys, T *to) {
+    const char *row = c.at(c.mask, k.b, k.head[i]) + k.index[i] * c.mask.row;
+    if (!keys.list && dense(c.mask))
+        for (int64_t j = 0; j < keys.n; j++) to[j] = row[keys.j0 + j] ? to[j] : -infinity<T>();
+    else
+        for (int64_t j = 0; j < keys.n; j++) to[j] = row[keys[j] * c.mask.column] ? to[j] : -infinity<T>();
 }
 
-template <class T, int V>
-void add_alibi(const Call &c, const Block<T, V> &k, T *s, const int64_t *list, int64_t j0, int64_t n) {
-    const int64_t start = peek<int64_t>(c.at(c.start, k.b, 0));
-    for (int i = 0; i < k.L; i++) {
-        const double slope = c.slopes[k.head[i]];
-        for (int64_t j = 0; j < n; j++) {
-            const int64_t distance = start + k.index[i] - (list ? list[j] : j0 + j);
-            s[j * k.L + i] -= saturated<T>(slope * (double)(distance < 0 ? -distance : distance));
-        }
-    }
-}
-
-template <class T, int V>
-void hide_by_mask(const Call &c, const Block<T, V> &k, T *s, const int64_t *list, int64_t j0, int64_t n) {
-    for (int i = 0; i < k.L; i++) {
-        const char *row = c.at(c.mask, k.b, k.head[i]) + k.index[i] * c.mask.row;
-        for (int64_t j = 0; j < n; j++) {
-            T &score = s[j * k.L + i];
-            score = row[(list ? list[j] : j0 + j) * c.mask.column] ? score : -infinity<T>();
-        }
-    }
-}
-
-template <class T, int V> void hide_by_interval(const Block<T, V> &k, T *s, int64_t j0, int64_t n) {
-    Vec<T> lo[V], hi[V];  // relative to the tile, small whole numbers
-    for (int v = 0; v < V; v++)
-        for (int i = 0; i < W<T>; i++) {
-            lo[v][i] = (T)most<int64_t>(-1, least(k.lo[v * W<T> + i] - j0, n));
-            hi[v][i] = (T)most<int64_t>(-1, least(k.hi[v * W<T> + i] - j0, n));
-        }
+// What is added to the scores of each lane, lane by lane: its bias, and -inf where the mask hides.
+// Returns whether a pair is left. Past the keys, up to whole vectors, all is hidden.
+template <class T> bool addends(const Call &c, const Block<T> &k, Keys keys) {
+    auto seen = Vec<T>{} != Vec<T>{};
     const Vec<T> hidden = spread<Vec<T>>(-infinity<T>());
-    for (int64_t j = 0; j < n; j++)
+    for (int i = 0; i < k.n; i++) {
+        T *to = k.added + i * TILE;
+        for (int64_t j = 0; j < TILE; j += W<T>) store(to + j, j < keys.n ? Vec<T>{} : hidden);
+        if (c.bias) {
+            const char *row = c.at(c.bias, k.b, k.head[i]) + k.index[i] * c.bias.row;
+            if (!keys.list)
+                read_row<T>(c.bias, row + keys.j0 * c.bias.column, keys.n, to);
+            else
+                for (int64_t j = 0; j < keys.n; j++)
+                    read_row<T>(c.bias, row + keys[j] * c.bias.column, 1, to + j);
+        }
+        if (c.slopes) alibi_of(c, k, i, keys, to);
+        if (c.mask) mask_of(c, k, i, keys, to);
+        for (int64_t j = keys.n; j % W<T>; j++) to[j] = -infinity<T>();
+        for (int64_t j = 0; j < keys.n; j += W<T>) seen |= load<Vec<T>>(to + j) != hidden;
+    }
+    for (int i = k.n; i < k.L; i++) std::memcpy(k.added + i * TILE, k.added, TILE * sizeof(T));
+    bool any = false;
+    for (int w = 0; w < W<T>; w++) any |= seen[w] != 0;
+    return any;
+}
+
+template <class T> Vec<T> plus(Vec<T> score, Vec<T> x) { return x == -infinity<T>() ? x : score + x; }
+
+template <class T> void add(const Block<T> &k, int64_t n) {
+    for (int64_t j = 0; j < n; j += W<T>)
+        for (int i = 0; i < k.L; i += W<T>) {
+            Vec<T> x[W<T>];
+            for (int w = 0; w < W<T>; w++) x[w] = load<Vec<T>>(k.added + (i + w) * TILE + j);
+            transpose<T>(x);
+            T *s = k.s + j * k.L + i;
+            for (int w = 0; w < W<T>; w++, s += k.L) store(s, plus<T>(load<Vec<T>>(s), x[w]));
+        }
+}
+
+template <class T> void hide_by_interval(const Block<T> &k, Keys keys) {
+    Vec<T> lo[V], hi[V];  // relative to the tile, small whole numbers
+    for (int i = 0; i < k.L; i++) {
+        lo[i / W<T>][i % W<T>] = (T)most<int64_t>(-1, least(k.lo[i] - keys.j0, keys.n));
+        hi[i / W<T>][i % W<T>] = (T)most<int64_t>(-1, least(k.hi[i] - keys.j0, keys.n));
+    }
+    const Vec<T> hidden = spread<Vec<T>>(-infinity<T>());
+    for (int64_t j = 0; j < keys.n; j++)
         for (int v = 0; v < V; v++) {
-            T *p = s + (j * V + v) * W<T>;
+            T *p = k.s + (j * V + v) * W<T>;
             const Vec<T> at = spread<Vec<T>>((T)j);
             store(p, (at >= lo[v]) & (at < hi[v]) ? load<Vec<T>>(p) : hidden);
         }
 }
 
-template <class T, int V>
-void hide_listed(const Block<T, V> &k, T *s, const int64_t *list, int64_t n) {
-    for (int64_t j = 0; j < n; j++)
+template <class T> void hide_listed(const Block<T> &k, Keys keys) {
+    for (int64_t j = 0; j < keys.n; j++)
         for (int i = 0; i < k.L; i++)
-            if (list[j] < k.lo[i] || list[j] >= k.hi[i]) s[j * k.L + i] = -infinity<T>();
+            if (keys[j] < k.lo[i] || keys[j] >= k.hi[i]) k.s[j * k.L + i] = -infinity<T>();
 }
 
-// Scores of n keys against the block, complete: -inf where a pair is hidden.
-template <class T, int V>
-void scores(const Call &c, const Block<T, V> &k, Rows<T> keys, const int64_t *list, int64_t j0, int64_t n) {
-    scores_down<T, V, REACH * 2 / V>(keys.data, keys.stride, k.q, c.D, k.s, n);
-    if (c.softcap != 0) bend<T, V>(c, k.s, n);
-    if (c.bias) add_bias(c, k, k.s, list, j0, n);
-    if (c.slopes) add_alibi(c, k, k.s, list, j0, n);
-    if (c.mask) hide_by_mask(c, k, k.s, list, j0, n);
-    if (list)
-        hide_listed(k, k.s, list, n);
-    else if (k.late_lo > j0 || k.early_hi < j0 + n)
-        hide_by_interval(k, k.s, j0, n);
+// Scores of the keys against the block, complete: -inf where a pair is hidden. False, and none, where
+// the mask or the bias hides all of them.
+template <class T> bool scores(const Call &c, const Block<T> &k, Rows<T> rows, Keys keys) {
+    if (adds(c) && !addends(c, k, keys)) return false;
+    in_blocks(keys.n, [&]<int R>(int64_t j) {
+        score_rows<T, R>(rows.data + j * rows.stride, rows.stride, k.q, c.D, k.s + j * k.L);
+    });
+    if (c.softcap != 0) bend(c, k.s, keys.n * k.L);
+    if (adds(c)) add(k, keys.n);
+    if (keys.list)
+        hide_listed(k, keys);
+    else if (k.late_lo > keys.j0 || k.early_hi < keys.j0 + keys.n)
+        hide_by_interval(k, keys);
+    return true;
 }
 
 }  // namespace

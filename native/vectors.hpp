@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__AVX2__) || defined(__AVX512F__)
 #include <immintrin.h>
@@ -32,6 +33,53 @@ template <class V, class T> inline V load(const T *p) {
 }
 
 template <class V, class T> inline void store(T *p, V v) { std::memcpy(p, &v, sizeof v); }
+
+// Lanes of a and b by their numbers, those of b counted on from a's: f(i) is what lane i takes.
+template <class V, class F, size_t... I>
+[[gnu::always_inline]] inline V pick(V a, V b, F f, std::index_sequence<I...>) {
+    return __builtin_shufflevector(a, b, f((int)I)...);
+}
+
+// A square of W × W numbers, a row in each vector, becomes its transpose: first within each part of 16
+// bytes, which every set can do in one instruction a vector, then part by part.
+template <class T> [[gnu::always_inline]] inline void transpose(Vec<T> (&a)[Vectors<T>::lanes]) {
+    constexpr int W = Vectors<T>::lanes, P = 16 / sizeof(T);
+    constexpr auto all = std::make_index_sequence<W>();
+    for (int step = 1; step < P; step *= 2) {  // rows i and i + P/2 of each P are interleaved
+        Vec<T> b[W];
+#pragma GCC unroll 16
+        for (int i = 0; i < W; i += P)
+#pragma GCC unroll 2
+            for (int r = 0; r < P / 2; r++) {
+                const Vec<T> x = a[i + r], y = a[i + r + P / 2];
+                b[i + 2 * r] = pick(x, y, [](int l) { return l / P * P + l % P / 2 + l % 2 * W; }, all);
+                b[i + 2 * r + 1] = pick(x, y, [](int l) { return l / P * P + P / 2 + l % P / 2 + l % 2 * W; }, all);
+            }
+        for (int i = 0; i < W; i++) a[i] = b[i];
+    }
+    if constexpr (W == 2 * P) {
+#pragma GCC unroll 4
+        for (int r = 0; r < P; r++) {
+            const Vec<T> x = a[r], y = a[r + P];
+            a[r] = pick(x, y, [](int l) { return l % P + l / P * W; }, all);
+            a[r + P] = pick(x, y, [](int l) { return P + l % P + l / P * W; }, all);
+        }
+    } else if constexpr (W == 4 * P) {
+#pragma GCC unroll 4
+        for (int r = 0; r < P; r++) {
+            Vec<T> x[4], y[4];
+            for (int g = 0; g < 4; g++) x[g] = a[r + g * P];
+            for (int g = 0; g < 2; g++) {  // parts of rows g and g + 2, by twos
+                y[g] = pick(x[g], x[g + 2], [](int l) { return l % (2 * P) + l / (2 * P) * W; }, all);
+                y[g + 2] = pick(x[g], x[g + 2], [](int l) { return 2 * P + l % (2 * P) + l / (2 * P) * W; }, all);
+            }
+            for (int g = 0; g < 4; g += 2) {
+                a[r + g * P] = pick(y[g], y[g + 1], [](int l) { return l / (2 * P) * 2 * P + l % P + l / P % 2 * W; }, all);
+                a[r + (g + 1) * P] = pick(y[g], y[g + 1], [](int l) { return l / (2 * P) * 2 * P + P + l % P + l / P % 2 * W; }, all);
+            }
+        }
+    }
+}
 
 // a·b + c, rounded once where the set has the instruction.
 inline Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) {

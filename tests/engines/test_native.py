@@ -95,9 +95,9 @@ def test_segments_of_one_head_are_split_over_threads(engine):
     call = native.call_of(problem, engine)
     rows = [np.empty(problem.shape[:-1], np.float32) for _ in range(3)]
     output = np.empty(problem.output_shape, np.float32)
-    assert call.run(output, *rows, 2) == (2, 20, True)
+    assert call.run(output, *rows, 2) == (2, 20, True, True, False)
     whole = output.copy()
-    assert call.run(output, *rows, 1) == (1, 1, False)
+    assert call.run(output, *rows, 1) == (1, 1, False, True, False)
     np.testing.assert_array_equal(output, whole)
 
 

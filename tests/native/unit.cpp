@@ -44,9 +44,7 @@ struct Case {
         std::vector<char> scratch(kernels.scratch(c) + 64);
         std::atomic<bool> stop{false};
         Watch watch{&stop};
-        const bool narrow = Nq * 4 <= kernels.bytes;
-        for (int64_t i = 0; i < kernels.items(c, narrow); i++)
-            kernels.run(c, narrow, i, -1, nullptr, scratch.data(), watch);
+        for (int64_t i = 0; i < kernels.items(c); i++) kernels.run(c, i, -1, nullptr, scratch.data(), watch);
     }
 
     double error_of_row(int i) const {

@@ -43,8 +43,8 @@ def run(problem: Problem, out: Array | None = None, *, name: str) -> Result:
     place = output if native else np.empty(output.shape, problem.query.dtype)
     call = call_of(problem, name)
     maximum, reciprocal, lse = (np.empty(problem.shape[:-1], problem.dtype) for _ in range(3))
-    call.run(_bits(place), maximum, reciprocal, lse, get_num_threads())
-    if not np.isfinite(place).all():
+    *_, strange = call.run(_bits(place), maximum, reciprocal, lse, get_num_threads())
+    if strange:
         _mend_overflow(problem, place, name)
     if not native:
         output[...] = place

@@ -1,0 +1,152 @@
+// The online softmax: a tile's weights and sums, a segment's, all segments', and the finished row.
+#pragma once
+
+#include "scores.hpp"
+
+namespace REGARD_ISA {
+namespace {
+
+template <class T> Vec<T> shift_of(Vec<T> m) { return m == -infinity<T>() ? Vec<T>{} : m; }
+
+// Scores become exp(score - maximum); the sums are carried over. With care, a hidden pair becomes -0,
+// which no exponential is.
+template <class T>
+void exponentials(const Units<T> &units, Block<T> &k, int64_t n, bool care, Vec<T> (&carry)[V]) {
+    for (int v = 0; v < V; v++) {
+        T *s = k.s + v * W<T>;
+        Vec<T> top = k.m[v];
+        for (int64_t j = 0; j < n; j++) {
+            const Vec<T> x = load<Vec<T>>(s + j * k.L);
+            top = x > top ? x : top;
+        }
+        const Vec<T> shift = shift_of<T>(top);
+        carry[v] = units.power(k.m[v] - shift);
+        Vec<T> sum{};
+        for (int64_t j = 0; j < n; j++) {
+            const Vec<T> x = load<Vec<T>>(s + j * k.L);
+            Vec<T> p = units.power(x - shift);
+            sum += p;
+            if (care) p = x == -infinity<T>() ? -Vec<T>{} : p;
+            store(s + j * k.L, p);
+        }
+        k.l[v] = fma(k.l[v], carry[v], sum);
+        k.m[v] = top;
+    }
+}
+
+template <class T>
+void carry_all(const Block<T> &k, Rows<T> values, int64_t n, const Vec<T> (&carry)[V], int64_t Dv) {
+    in_blocks(Dv, [&]<int R>(int64_t d) {
+        carry_columns<T, R>(values.data + d, values.stride, k.s, n, carry, k.o + d * k.L);
+    });
+}
+
+// The same sums pair by pair: a value that is not finite counts where it is seen.
+template <class T>
+void carry_seen(const Block<T> &k, Rows<T> values, int64_t n, const Vec<T> (&carry)[V], int64_t Dv) {
+    for (int64_t d = 0; d < Dv; d++)
+        for (int v = 0; v < V; v++) {
+            Vec<T> acc{};
+            for (int64_t j = 0; j < n; j++) {
+                const T x = values.data[j * values.stride + d];
+                const Vec<T> p = load<Vec<T>>(k.s + j * k.L + v * W<T>);
+                const Vec<T> sum = fma(spread<Vec<T>>(x), p, acc);
+                const bool ordinary = x - x == 0;
+                const auto hidden = (p == (T)0) & (1 / p < (T)0);  // -0
+                acc = ordinary ? sum : (hidden ? acc : sum);
+            }
+            T *place = k.o + d * k.L + v * W<T>;
+            store(place, fma(load<Vec<T>>(place), carry[v], acc));
+        }
+}
+
+template <class T> bool all_finite(const T *x, int64_t n) {
+    auto finite = Vec<T>{} == Vec<T>{};
+    for (int64_t i = 0; i < n; i += W<T>) {
+        const Vec<T> y = load<Vec<T>>(x + i);
+        finite &= y - y == Vec<T>{};
+    }
+    bool all = true;
+    for (int w = 0; w < W<T>; w++) all &= finite[w] != 0;
+    return all;
+}
+
+template <class T> void begin_segment(const Call &c, Block<T> &k) {
+    for (int v = 0; v < V; v++) k.m[v] = spread<Vec<T>>(-infinity<T>()), k.l[v] = Vec<T>{};
+    std::memset(k.o, 0, c.Dv * k.L * sizeof(T));
+}
+
+template <class T> void begin(const Call &c, Block<T> &k) {
+    for (int v = 0; v < V; v++) k.M[v] = spread<Vec<T>>(-infinity<T>()), k.S[v] = Vec<T>{};
+    std::memset(k.total, 0, c.Dv * k.L * sizeof(T));
+}
+
+// (M, S, total) and a segment's (m, l, o) become one.
+template <class T>
+void merge_segment(const Units<T> &units, const Call &c, Block<T> &k, const Vec<T> *m, const Vec<T> *l,
+                   const T *o) {
+    for (int v = 0; v < V; v++) {
+        const Vec<T> top = m[v] > k.M[v] ? m[v] : k.M[v], shift = shift_of<T>(top);
+        const Vec<T> a = units.power(k.M[v] - shift), b = units.power(m[v] - shift);
+        k.S[v] = fma(l[v], b, k.S[v] * a);
+        k.M[v] = top;
+        for (int64_t d = 0; d < c.Dv && o; d++) {
+            T *place = k.total + d * k.L + v * W<T>;
+            store(place, fma(load<Vec<T>>(o + d * k.L + v * W<T>), b, load<Vec<T>>(place) * a));
+        }
+        for (int64_t d = 0; d < c.Dv && !o; d++) {  // the sink has no value
+            T *place = k.total + d * k.L + v * W<T>;
+            store(place, load<Vec<T>>(place) * a);
+        }
+    }
+}
+
+template <class T> void merge_sinks(const Call &c, Block<T> &k) {
+    const Units<T> units(c);
+    Vec<T> sink[V], one[V];
+    for (int i = 0; i < k.L; i++) {
+        const double x = c.sinks[k.head[i]];
+        sink[i / W<T>][i % W<T>] = saturated<T>(x * (units.natural ? 1 : LOG2E));
+        one[i / W<T>][i % W<T>] = x == -__builtin_inf() ? (T)0 : (T)1;
+    }
+    merge_segment<T>(units, c, k, sink, one, nullptr);
+}
+
+// Each lane's totals · r + 0 to its row of the output.
+template <class T> void write_rows(const Call &c, const Block<T> &k, const Vec<T> (&r)[V]) {
+    char *row[Block<T>::L];
+    for (int64_t i = 0; i < k.n; i++)
+        row[i] = (char *)c.at(c.output, k.b, k.head[i]) + k.index[i] * c.output.row;
+    int64_t d = 0;
+    for (; d + W<T> <= c.Dv && dense(c.output) && c.output.type == own<T>(); d += W<T>)
+        for (int v = 0; v < V; v++) {
+            Vec<T> x[W<T>];
+            for (int w = 0; w < W<T>; w++) x[w] = load<Vec<T>>(k.total + (d + w) * k.L + v * W<T>) * r[v] + Vec<T>{};
+            transpose<T>(x);
+            for (int w = 0; w < W<T> && v * W<T> + w < k.n; w++) store((T *)row[v * W<T> + w] + d, x[w]);
+        }
+    for (; d < c.Dv; d++)
+        for (int64_t i = 0; i < k.n; i++)
+            write<T>(row[i] + d * c.output.column, c.output.type,
+                     k.total[d * k.L + i] * r[i / W<T>][i % W<T>] + 0);
+}
+
+template <class T> void finish(const Call &c, Block<T> &k) {
+    if (c.sinks) merge_sinks(c, k);
+    if (c.strange && !all_finite(k.total, c.Dv * k.L)) c.strange->store(true, std::memory_order_relaxed);
+    Vec<T> r[V];
+    for (int v = 0; v < V; v++) r[v] = k.S[v] == (T)0 ? Vec<T>{} : (T)1 / k.S[v];
+    write_rows(c, k, r);
+    if (!c.maximum) return;
+    for (int64_t i = 0; i < k.n; i++) {
+        const T m = k.M[i / W<T>][i % W<T>], sum = k.S[i / W<T>][i % W<T>];
+        const int64_t at = (k.b * c.H + k.head[i]) * c.Nq + k.index[i];
+        const double natural = (double)m * (c.natural ? 1 : LN2);
+        ((T *)c.maximum)[at] = m;
+        ((T *)c.reciprocal)[at] = r[i / W<T>][i % W<T>];
+        ((T *)c.lse)[at] = sum == 0 ? -infinity<T>() : (T)(natural + std::log((double)sum));
+    }
+}
+
+}  // namespace
+}  // namespace REGARD_ISA
