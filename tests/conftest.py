@@ -104,14 +104,26 @@ def tiny(tiny_folder):
     return regard.models.load(tiny_folder)
 
 
+def fetched(name):
+    """The folder of a real model, where it was fetched before: tests download nothing."""
+    catalog = pytest.importorskip("regard.models.catalog")
+    folder = catalog.cached(name)
+    if folder is None:
+        pytest.skip(
+            f"{name} is not fetched: python -c \"import regard; regard.models.path('{name}')\""
+        )
+    return folder
+
+
 @pytest.fixture(scope="session")
 def minilm():
-    """The real model, where it was fetched before: tests download nothing."""
-    catalog = pytest.importorskip("regard.models.catalog")
-    if catalog.cached("minilm") is None:
-        pytest.skip(
-            "minilm is not fetched: python -c \"import regard; regard.models.path('minilm')\""
-        )
+    fetched("minilm")
     import regard
 
     return regard.models.load("minilm")
+
+
+@pytest.fixture(scope="session")
+def smollm2_file():
+    """Its GGUF file."""
+    return next(fetched("smollm2").glob("*.gguf"))

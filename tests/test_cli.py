@@ -150,7 +150,7 @@ def test_an_empty_text_has_no_links(look):
 def test_a_model_that_is_nothing():
     result = run("look", "a", "--model", "maxilm")
     assert result.returncode == 1
-    assert result.stderr.startswith("regard: model must be one of minilm, or a folder")
+    assert result.stderr.startswith("regard: model must be one of minilm, smollm2, or a folder")
 
 
 def test_a_corrupt_model_is_one_line(tiny_folder, look):

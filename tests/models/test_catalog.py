@@ -172,7 +172,7 @@ def test_a_hub_s_name(cache, monkeypatch, tiny_folder):
 def test_a_hub_s_name_without_the_hub(cache, monkeypatch):
     without(monkeypatch, "huggingface_hub")
     with pytest.raises(ValueError, match=r"where huggingface_hub is installed.* got 'owner/model'"):
-        catalog.folder_of("owner/model")
+        catalog.place_of("owner/model")
 
 
 def test_the_cache_is_the_user_s_unless_it_is_set(monkeypatch, tmp_path):
@@ -191,7 +191,7 @@ def test_an_empty_folder_is_no_model(cache, pip):
 def test_an_unknown_name():
     import regard
 
-    with pytest.raises(ValueError, match="name must be one of minilm, got 'maxilm'"):
+    with pytest.raises(ValueError, match="name must be one of minilm, smollm2, got 'maxilm'"):
         regard.models.path("maxilm")
 
 

@@ -96,5 +96,7 @@ def test_settings_that_may_be_left_out(tiny_folder):
 
 
 def test_a_name_that_is_nothing():
-    with pytest.raises(ValueError, match="model must be one of minilm, or a folder .* got 'bertt'"):
+    with pytest.raises(
+        ValueError, match="model must be one of minilm, smollm2, or a folder .* got 'bertt'"
+    ):
         regard.models.load("bertt")

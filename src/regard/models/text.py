@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ..predicates import Array
-from .loading import Pooling
+from .pooling import Pooling
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
