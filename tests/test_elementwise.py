@@ -20,7 +20,7 @@ def test_gelu_is_x_times_the_normal_distribution_function():
     assert np.max(error[large_enough] / np.abs(exact[large_enough])) < 2e-5
 
 
-@pytest.mark.parametrize("name", ["gelu", "relu", "gelu_new"])
+@pytest.mark.parametrize("name", ["gelu", "relu", "gelu_new", "silu"])
 def test_activations_at_the_ends(name):
     x = np.array([-1e30, -100, 0, 100, 1e30, np.nan], np.float32)
     with np.errstate(over="ignore"):
@@ -56,3 +56,52 @@ def test_layer_norm():
     np.testing.assert_allclose(actual[0], (expected * weight + bias)[0], atol=1e-3)
     np.testing.assert_array_equal(narrow[0], kept)
     assert actual.dtype == np.float32
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_rms_norm(residual):
+    x, other, weight = draw(4, (2, 5, 17), (2, 5, 17), (17,))
+    total = x + other if residual else x
+    expected = total / np.sqrt((total**2).mean(-1, keepdims=True) + 1e-5) * weight
+    x, other, weight = (a.astype(np.float32) for a in (x, other, weight))
+    actual = elementwise.rms_norm(x, weight, 1e-5, residual=other if residual else None)
+    np.testing.assert_allclose(actual, expected, atol=2e-6)
+    assert actual.dtype == np.float32
+
+
+def test_layer_norm_of_a_sum_and_without_a_bias():
+    x, other, weight = draw(5, (3, 17), (3, 17), (17,), dtype=np.float32)
+    zero = np.zeros(17, np.float32)
+    expected = elementwise.layer_norm(x + other, weight, zero, 1e-5)
+    actual = elementwise.layer_norm(x, weight, None, 1e-5, residual=other)
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+def test_silu_and_its_gate():
+    x, up = draw(6, (5, 101), (5, 101), low=-30, high=30)
+    expected = x / (1 + np.exp(-x))
+    narrow, narrow_up = x.astype(np.float32), up.astype(np.float32)
+    np.testing.assert_allclose(elementwise.silu(narrow), expected, rtol=1e-5, atol=1e-6)
+    actual = elementwise.silu_gate(narrow, narrow_up)
+    np.testing.assert_allclose(actual, expected * up, rtol=1e-5, atol=2e-5)
+
+
+def test_softmax():
+    (x,) = draw(7, (3, 5, 101), low=-50, high=50)
+    expected = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+    actual = elementwise.softmax(x.astype(np.float32))
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(actual.sum(-1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gelu", "relu", "gelu_new", "silu"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_out_takes_the_result(name, turned):
+    (x,) = draw(8, (3, 5), dtype=np.float32)
+    function = elementwise.ACTIVATIONS[name]
+    expected = function(x)
+    place = np.empty((5, 3), np.float32).T if turned else np.empty((3, 5), np.float32)
+    assert function(x, out=place) is place
+    np.testing.assert_array_equal(place, expected)
+    assert function(x, out=x) is x
+    np.testing.assert_array_equal(x, expected)

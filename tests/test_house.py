@@ -23,7 +23,7 @@ SOURCE = Path(regard.__file__).parent
 FLOORS = [
     {"files", "predicates", "threads"},
     {"reference"},
-    {"masks", "biases"},
+    {"masks", "biases", "rotary", "cache"},
     {"problem"},
     {"engines"},
     {"weights"},
@@ -31,6 +31,7 @@ FLOORS = [
     {"summaries"},
     {"attention_map"},
     {"call", "elementwise"},
+    {"nn"},
     {"trace"},
     {"models"},
     {"bench", "cli"},

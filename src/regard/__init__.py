@@ -3,9 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import biases, masks, reference
+from . import biases, masks, nn, reference
 from .attention_map import AttentionMap
+from .cache import KVCache
 from .call import Explanation, attention, explain, look
+from .rotary import rotary
 from .threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AttentionMap",
     "Explanation",
+    "KVCache",
     "Trace",
     "__version__",
     "attention",
@@ -26,7 +29,9 @@ __all__ = [
     "look",
     "masks",
     "models",
+    "nn",
     "reference",
+    "rotary",
     "set_num_threads",
 ]
 

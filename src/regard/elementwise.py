@@ -8,7 +8,17 @@ import numpy as np
 
 from .predicates import Array
 
-__all__ = ["ACTIVATIONS", "gelu", "gelu_tanh", "layer_norm", "relu"]
+__all__ = [
+    "ACTIVATIONS",
+    "gelu",
+    "gelu_tanh",
+    "layer_norm",
+    "relu",
+    "rms_norm",
+    "silu",
+    "silu_gate",
+    "softmax",
+]
 
 CHUNK = 2**15  # elements that stay in cache between the passes over them
 
@@ -22,12 +32,14 @@ TAIL = (
 END = 14.5  # beyond it the tail is less than float32 can hold
 
 
-def gelu(x: Array) -> Array:
+def gelu(x: Array, *, out: Array | None = None) -> Array:
     """x · Φ(x), Φ the normal distribution function: the exact GELU, to float32 precision.
 
     Parameters
     ----------
     x : float32 array
+    out : array of x's shape and dtype, optional
+        Takes the result; may be x.
 
     Returns
     -------
@@ -43,40 +55,96 @@ def gelu(x: Array) -> Array:
     ----------
     Hendrycks & Gimpel, "Gaussian Error Linear Units", 2016.
     """
-    return _in_chunks(_gelu, x)
+    return _in_chunks(_gelu, x, out)
 
 
-def gelu_tanh(x: Array) -> Array:
+def gelu_tanh(x: Array, *, out: Array | None = None) -> Array:
     """GELU by its authors' approximation with tanh, which some models were trained with."""
-    return _in_chunks(lambda x: x / 2 * (1 + np.tanh(x * (0.79788456 + 0.035677408 * x * x))), x)
+    return _in_chunks(_gelu_tanh, x, out)
 
 
-def relu(x: Array) -> Array:
+def silu(x: Array, *, out: Array | None = None) -> Array:
+    """x / (1 + exp(-x)).
+
+    References
+    ----------
+    Elfwing, Uchibe, Doya, "Sigmoid-weighted linear units", 2017; "swish" of Ramachandran et al.
+    """
+    return _in_chunks(_silu, x, out)
+
+
+def silu_gate(gate: Array, up: Array, *, out: Array | None = None) -> Array:
+    """silu(gate) · up."""
+    result = silu(gate)
+    return np.multiply(result, up, out=result if out is None else out)
+
+
+def relu(x: Array, *, out: Array | None = None) -> Array:
     """max(x, 0)."""
-    return np.maximum(x, 0)
+    return np.maximum(x, 0, out=out)
 
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+ACTIVATIONS: dict[str, Callable[..., Array]] = {
     "gelu": gelu,
     "gelu_new": gelu_tanh,
     "gelu_pytorch_tanh": gelu_tanh,
     "relu": relu,
+    "silu": silu,
+    "swish": silu,
 }
 
 
-def layer_norm(x: Array, weight: Array, bias: Array, epsilon: float) -> Array:
+def softmax(x: Array, *, out: Array | None = None) -> Array:
+    """Each row of x (…, N) as weights that sum to 1."""
+    result = np.subtract(x, x.max(axis=-1, keepdims=True), out=out)
+    np.exp(result, out=result)
+    result /= result.sum(axis=-1, keepdims=True)
+    return result
+
+
+def layer_norm(
+    x: Array, weight: Array, bias: Array | None, epsilon: float, *, residual: Array | None = None
+) -> Array:
     """Each row of x (…, D) with mean 0 and variance 1, then times weight (D,) plus bias (D,).
+
+    With `residual` (…, D): each row of x + residual.
 
     References
     ----------
     Ba, Kiros, Hinton, "Layer Normalization", 2016.
     """
+    x = x if residual is None else x + residual
     centred = x - x.mean(axis=-1, keepdims=True)
-    variance = np.einsum("...d,...d->...", centred, centred)[..., None] / x.shape[-1]
-    centred *= 1 / np.sqrt(variance + x.dtype.type(epsilon))
+    centred *= 1 / np.sqrt(_mean_square(centred) + x.dtype.type(epsilon))
     centred *= weight
-    centred += bias
+    if bias is not None:
+        centred += bias
     return centred
+
+
+def rms_norm(x: Array, weight: Array, epsilon: float, *, residual: Array | None = None) -> Array:
+    """Each row of x (…, D), or of x + residual, with mean square 1, then times weight (D,).
+
+    References
+    ----------
+    Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019.
+    """
+    x = x if residual is None else x + residual
+    scaled: Array = x * (1 / np.sqrt(_mean_square(x) + x.dtype.type(epsilon)))
+    scaled *= weight
+    return scaled
+
+
+def _mean_square(x: Array) -> Array:
+    return np.einsum("...d,...d->...", x, x)[..., None] / x.dtype.type(x.shape[-1])
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return x / 2 * (1 + np.tanh(x * (0.79788456 + 0.035677408 * x * x)))
+
+
+def _silu(x: Array) -> Array:
+    return x / (1 + np.exp(-x))
 
 
 def _gelu(x: Array) -> Array:
@@ -93,10 +161,14 @@ def _gelu(x: Array) -> Array:
     return np.maximum(x, 0) - tail
 
 
-def _in_chunks(function: Callable[[Array], Array], x: Array) -> Array:
-    result = np.empty(x.shape, x.dtype)
-    flat, out = x.reshape(-1), result.reshape(-1)
-    for start in range(0, flat.size, CHUNK):
+@np.errstate(all="ignore")
+def _in_chunks(function: Callable[[Array], Array], x: Array, out: Array | None) -> Array:
+    result = out if out is not None and out.flags.c_contiguous else np.empty(x.shape, x.dtype)
+    source, flat = x.reshape(-1), result.reshape(-1)
+    for start in range(0, source.size, CHUNK):
         part = slice(start, start + CHUNK)
-        out[part] = function(flat[part])
-    return result
+        flat[part] = function(source[part])
+    if out is None or out is result:
+        return result
+    out[...] = result
+    return out

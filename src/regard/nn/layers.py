@@ -1,0 +1,103 @@
+"""Embedding, norms, and the two kinds of MLP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..elementwise import layer_norm, rms_norm, silu, silu_gate
+from ..predicates import Array
+from .linear import Linear
+from .weights import Weights, check_weights, rows_of
+
+__all__ = ["MLP", "Embedding", "GatedMLP", "LayerNorm", "RMSNorm"]
+
+
+class Embedding:
+    """Rows of a table (words, D), as they are held; called with ids.
+
+    >>> Embedding(np.eye(3, dtype=np.float16))(np.array([2, 0]))
+    array([[0., 0., 1.],
+           [1., 0., 0.]], dtype=float32)
+    """
+
+    def __init__(self, weight: Weights) -> None:
+        check_weights("weight", weight)
+        self.weight = weight
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(words, D)."""
+        return self.weight.shape[0], self.weight.shape[1]
+
+    def __repr__(self) -> str:
+        return f"Embedding({self.shape[0]} words, D {self.shape[1]})"
+
+    def __call__(self, ids: Any) -> Array:
+        """ids (…) to (…, D) in float32 (float64 for float64)."""
+        ids = np.asarray(ids)
+        if ids.dtype.kind not in "iu":
+            raise TypeError(f"ids must be an array of int, got {ids.dtype}")
+        if ids.size and not (ids.min() >= 0 and ids.max() < self.shape[0]):
+            raise ValueError(f"ids must be in [0, {self.shape[0]}), got {ids.min()} … {ids.max()}")
+        return rows_of(self.weight, ids)
+
+
+class LayerNorm(NamedTuple):
+    """Each row with mean 0 and variance 1, times weight (D,), plus bias (D,) where there is one."""
+
+    weight: Array
+    bias: Array | None = None
+    epsilon: float = 1e-5
+
+    def __call__(self, x: Array, residual: Array | None = None) -> Array:
+        """Of x (…, D), or of x + residual."""
+        return layer_norm(x, self.weight, self.bias, self.epsilon, residual=residual)
+
+
+class RMSNorm(NamedTuple):
+    """Each row with mean square 1, times weight (D,)."""
+
+    weight: Array
+    epsilon: float = 1e-6
+
+    def __call__(self, x: Array, residual: Array | None = None) -> Array:
+        """Of x (…, D), or of x + residual."""
+        return rms_norm(x, self.weight, self.epsilon, residual=residual)
+
+
+class MLP(NamedTuple):
+    """down(activation(up(x))); the activation is one of `nn.ACTIVATIONS`."""
+
+    up: Linear
+    down: Linear
+    activation: Callable[..., Array]
+
+    def __call__(self, x: Array) -> Array:
+        """x (…, D) to (…, D)."""
+        inner = self.up(x)  # (…, F)
+        return self.down(self.activation(inner, out=inner))
+
+
+class GatedMLP(NamedTuple):
+    """down(activation(gate(x)) · up(x)), as in Llama.
+
+    References
+    ----------
+    Shazeer, "GLU Variants Improve Transformer", 2020.
+    """
+
+    gate: Linear
+    up: Linear
+    down: Linear
+    activation: Callable[..., Array] = silu
+
+    def __call__(self, x: Array) -> Array:
+        """x (…, D) to (…, D)."""
+        gate, up = self.gate(x), self.up(x)  # (…, F) each
+        if self.activation is silu:
+            return self.down(silu_gate(gate, up, out=up))
+        up *= self.activation(gate, out=gate)
+        return self.down(up)

@@ -1,0 +1,83 @@
+"""A product with weights, as they are held."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..predicates import Array
+from .weights import Weights, check_weights, part_of, rows_of, stack
+
+__all__ = ["Linear"]
+
+PIECE = 2**20  # weights that are widened together
+
+
+class Linear:
+    """x · weightᵀ + bias.
+
+    Parameters
+    ----------
+    weight : (out, in) array, or `Blocks`
+        float16, bfloat16, float32, float64, or quantised; kept as it is, in its memory.
+    bias : (out,) array, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Linear(np.array([[1, 2], [3, 4], [5, 6]], np.float16))(np.ones((7, 2), np.float32)).shape
+    (7, 3)
+    """
+
+    def __init__(self, weight: Weights, bias: Array | None = None) -> None:
+        check_weights("weight", weight)
+        if bias is not None and np.shape(bias) != (weight.shape[0],):
+            raise ValueError(f"bias must be ({weight.shape[0]},), got {np.shape(bias)}")
+        self.weight = weight
+        self.bias = None if bias is None else bias.astype(np.result_type(bias, np.float32))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(out, in)."""
+        return self.weight.shape[0], self.weight.shape[1]
+
+    def __repr__(self) -> str:
+        kind = self.weight.type if hasattr(self.weight, "type") else self.weight.dtype
+        return f"Linear({self.shape[1]} → {self.shape[0]}, {kind})"
+
+    def __call__(self, x: Array) -> Array:
+        """x (…, in) to (…, out), computed in float32 (float64 for float64)."""
+        if x.ndim < 1 or x.shape[-1] != self.shape[1]:
+            raise ValueError(f"x must be (…, {self.shape[1]}), got {x.shape}")
+        rows = x.reshape(-1, x.shape[-1])
+        y = _product(rows.astype(np.result_type(x, np.float32), copy=False), self.weight)
+        if self.bias is not None:
+            y += self.bias
+        return y.reshape(*x.shape[:-1], self.shape[0])
+
+    def part(self, rows: slice) -> Linear:
+        """Some of the outputs, without a copy of the weights."""
+        return Linear(part_of(self.weight, rows), None if self.bias is None else self.bias[rows])
+
+    @classmethod
+    def stacked(cls, *parts: Linear) -> Linear | None:
+        """Their outputs side by side, by one product; None where weights are not held alike."""
+        weight = stack(*(p.weight for p in parts))
+        biases = [p.bias for p in parts if p.bias is not None]
+        if weight is None or len(biases) not in (0, len(parts)):
+            return None
+        return cls(weight, np.concatenate(biases) if biases else None)
+
+
+def _product(x: Array, weight: Weights) -> Array:
+    """x (M, in) · weightᵀ, widened piece by piece where it is narrow."""
+    if isinstance(weight, np.ndarray) and weight.dtype.itemsize >= 4:
+        return x @ weight.T
+    out, into = weight.shape
+    y: Any = np.empty((len(x), out), x.dtype)
+    step = max(1, PIECE // max(1, into))
+    for begin in range(0, out, step):
+        piece = slice(begin, begin + step)
+        np.matmul(x, rows_of(weight, piece).T, out=y[:, piece])
+    return y
