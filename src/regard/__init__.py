@@ -11,7 +11,7 @@ from .rotary import rotary
 from .threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
-    from . import models
+    from . import models, pictures
     from .trace import Trace
 
 __version__ = "0.1.0"
@@ -30,6 +30,7 @@ __all__ = [
     "masks",
     "models",
     "nn",
+    "pictures",
     "reference",
     "rotary",
     "set_num_threads",
@@ -37,9 +38,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`models` and `Trace` are imported when first asked for."""
-    if name == "models":
-        return import_module(".models", __name__)
+    """`models`, `pictures` and `Trace` are imported when first asked for."""
+    if name in ("models", "pictures"):
+        return import_module(f".{name}", __name__)
     if name == "Trace":
         return import_module(".trace", __name__).Trace
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

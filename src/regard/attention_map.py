@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +14,9 @@ from .problem import Index, Problem, Result, is_float
 from .steps import Row, steps_of
 from .summaries import Summaries
 from .weights import Block, Weights
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["AttentionMap"]
 
@@ -138,6 +143,41 @@ class AttentionMap(Summaries):
 
     def __repr__(self) -> str:
         return f"AttentionMap(weights {self._shape}, {self._dtype})"
+
+    def plot(
+        self,
+        head: int | tuple[int, ...] | None = None,
+        tokens: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Figure:
+        """The weights as a heat map: of one head, or of all heads beside each other.
+
+        Parameters
+        ----------
+        head : int or tuple of int
+            Its number, or (batch, head). Left out where there are more heads than one, the picture
+            is of all.
+        tokens : list of str
+            One for each query, where one head is drawn.
+        **options
+            As in `regard.pictures.heat` and `regard.pictures.heads`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        >>> q = k = np.eye(3)
+        >>> figure = regard.look(q, k, causal=True).plot(tokens=["the", "law", "is"])
+        >>> figure.axes[0].get_xlabel()
+        'key (column)'
+        """
+        from . import pictures  # the one thing below that reaches up, and only when it is called
+
+        if head is None and tokens is None and prod(self._shape[:-2]) != 1:
+            return pictures.heads(self, **options)
+        return pictures.heat(self, head, tokens, **options)
 
     def _block(self, head: Index, rows: Array, columns: Array) -> Array:
         return self._weights_of((*self._bare, *head), rows, columns)
