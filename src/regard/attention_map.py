@@ -179,6 +179,12 @@ class AttentionMap(Summaries):
             return pictures.heads(self, **options)
         return pictures.heat(self, head, tokens, **options)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a small picture, offline, in light and dark."""
+        from .pictures.inline import attention_map_html
+
+        return attention_map_html(self)
+
     def _block(self, head: Index, rows: Array, columns: Array) -> Array:
         return self._weights_of((*self._bare, *head), rows, columns)
 

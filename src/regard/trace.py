@@ -59,6 +59,12 @@ class Trace:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a small picture of all heads, offline, in light and dark."""
+        from .pictures.inline import trace_html
+
+        return trace_html(self)
+
     def __repr__(self) -> str:
         heads = self.layers[0].weights.shape[0] if self.layers else 0
         return f"Trace({len(self)} tokens, {len(self.layers)} layers of {heads} heads)"

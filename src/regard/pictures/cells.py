@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -99,6 +100,22 @@ class Stack:
                 block = self.rows(index, slice(start, min(start + ROWS, last)))
                 np.maximum(weights[r], _largest(block, columns), out=weights[r])
         return Cells(weights, self._hidden(index, rows, columns), rows, columns)
+
+    def all_cells(self, places: Iterable[Index], most: int) -> list[Cells]:
+        """Many heads; those of one map in one pass over its weights."""
+        pooled: dict[Any, Array] = {}
+        made = []
+        for index in places:
+            layer, inner = self._place(index)
+            if not isinstance(layer, AttentionMap):
+                made.append(self.cells(index, most))
+                continue
+            rows, columns = (edges(n, most) for n in self.shape[-2:])
+            if id(layer) not in pooled:
+                pooled[id(layer)] = layer.pooled(len(rows) - 1, len(columns) - 1, "max")
+            hidden = self._hidden(index, rows, columns)
+            made.append(Cells(pooled[id(layer)][inner], hidden, rows, columns))
+        return made
 
     def _hidden(self, index: Index, rows: Array, columns: Array) -> Array:
         """Of which blocks no pair is seen, (R, C)."""

@@ -144,7 +144,7 @@ def heads(
     if len(stack.lead) > 2:
         raise ValueError(f"weights must be ([layer,] head, Nq, Nk), got {stack.shape}: index them")
     down, across = _grid(stack.lead)
-    all_cells = [stack.cells(index, THUMBNAIL) for index in np.ndindex(stack.lead)]
+    all_cells = stack.all_cells(np.ndindex(stack.lead), THUMBNAIL)
     norm = canvas.norm_of(scale, most, [cells.weights for cells in all_cells])
     hidden = any(cells.hidden.any() for cells in all_cells)
     wide = float(np.clip(0.72 * across + 1.3, 3.2, 9.5)) if width is None else width
