@@ -68,7 +68,7 @@ class AttentionMap(Summaries):
         self._whole = problem.shape  # (*lead, H, Nq, Nk), with heads
         self._start = problem.start
         self._dtype = problem.dtype
-        self._seen: Array | None = None
+        self._seen: Block | None = None
 
     @classmethod
     def from_weights(
@@ -109,25 +109,37 @@ class AttentionMap(Summaries):
         if any((row < 0).any() for row in weights.reshape(-1, *weights.shape[-2:])):
             raise ValueError("weights must not be negative")
         dtype = np.result_type(weights.dtype, np.float32)
-        made = cls.__new__(cls)
-        made._bare = (0,) if weights.ndim == 2 else ()
-        whole = weights[None] if made._bare else weights
-
-        def weights_of(index: Index, rows: Array, columns: Array) -> Array:
-            return whole[index][np.ix_(rows, columns)].astype(dtype)
-
-        return made._of(weights_of, whole.shape, dtype, align, visible)
-
-    def _of(
-        self, weights_of: Block, whole: Index, dtype: Any, align: Any = None, visible: Any = None
-    ) -> AttentionMap:
-        self.output = self.lse = self._problem = None
-        self.limit = GIB
-        self._weights_of, self._whole, self._dtype = weights_of, whole, np.dtype(dtype)
+        bare = weights.ndim == 2
+        whole = weights[None] if bare else weights
         align = "top-left" if align is None else align
-        self._start = first_position(align, whole[-2], whole[-1])
-        self._seen = None if visible is None else np.broadcast_to(visible, whole)
-        return self
+        return cls._of(
+            lambda index, rows, columns: whole[index][np.ix_(rows, columns)].astype(dtype),
+            whole.shape,
+            dtype,
+            start=first_position(align, whole.shape[-2], whole.shape[-1]),
+            bare=bare,
+            seen=None if visible is None else _blocks_of(np.broadcast_to(visible, whole.shape)),
+        )
+
+    @classmethod
+    def _of(
+        cls,
+        weights_of: Block,
+        whole: Index,
+        dtype: Any,
+        *,
+        start: Array,
+        bare: bool = False,
+        seen: Block | None = None,
+    ) -> AttentionMap:
+        """A map of weights that a function gives, (*lead, H, Nq, Nk) of them."""
+        made = cls.__new__(cls)
+        made.output = made.lse = made._problem = None
+        made.limit = GIB
+        made._weights_of, made._whole, made._dtype = weights_of, whole, np.dtype(dtype)
+        made._start, made._seen = start, seen
+        made._bare = (0,) if bare else ()
+        return made
 
     @property
     def weights(self) -> Weights:
@@ -194,7 +206,7 @@ class AttentionMap(Summaries):
             return tiled.scores_of(self._problem, index, rows, columns) != -np.inf
         if self._seen is None:
             return np.ones((len(rows), len(columns)), bool)
-        return self._seen[index][np.ix_(rows, columns)]
+        return self._seen(index, rows, columns)
 
     def row(self, *index: int) -> Row:
         """How the weights of one query come about, step by step; prints as a table.
@@ -240,3 +252,7 @@ class AttentionMap(Summaries):
                 raise IndexError(f"a row's index must lie within {self._shape[:-1]}, got {index}")
         *head, query = (int(i) % n for i, n in zip(full, axes, strict=True))
         return steps_of(self._problem, tuple(head), query)
+
+
+def _blocks_of(whole: Array) -> Block:
+    return lambda index, rows, columns: whole[index][np.ix_(rows, columns)]

@@ -118,6 +118,18 @@ class Summaries:
         array([[0.25, 0.25],
                [0.25, 0.25]])
         """
+        made = self._made(wanted, top, pooled, how, tokens)
+        return Summary(**{name: self._without_heads(name, one) for name, one in made.items()})
+
+    def _made(
+        self,
+        wanted: tuple[str, ...],
+        top: int | None,
+        pooled: tuple[int, int] | None,
+        how: str,
+        tokens: Sequence[Any] | None,
+    ) -> dict[str, Any]:
+        """What is wanted, by name, with the axis of heads."""
         makers: dict[str, Any] = {
             "received": lambda: statistics.Received(self._whole),
             "entropy": lambda: statistics.Entropy(self._whole),
@@ -139,9 +151,7 @@ class Summaries:
         made = statistics.summarize(
             self._weights_of, self._reach, self._whole, self._dtype, parts.values()
         )
-        return Summary(
-            **{name: self._without_heads(name, one) for name, one in zip(parts, made, strict=True)}
-        )
+        return dict(zip(parts, made, strict=True))
 
     def _without_heads(self, name: str, made: Any) -> Any:
         """What was made, without the axis of heads that the caller's arrays did not have."""
@@ -194,20 +204,14 @@ class Summaries:
         >>> previous.heads()[0]["previous"]
         1.0
         """
-        return self._records(tokens, None)
+        return self._records_and_summary(tokens, None)[0]
 
-    def _records(self, tokens: Sequence[Any] | None, special: Array | None) -> list[dict[str, Any]]:
-        summary = self.summary("received", "entropy", "by_distance", tokens=tokens)
-        if self._bare:
-            whole = {
-                name: made[None] for name in ("received", "entropy", "induction")
-                if (made := getattr(summary, name)) is not None
-            }  # fmt: skip
-            distances = _had(summary.by_distance)
-            summary = summary._replace(
-                **whole, by_distance=distances._replace(mass=distances.mass[None])
-            )
-        return statistics.head_records(summary, self._whole, special)
+    def _records_and_summary(
+        self, tokens: Sequence[Any] | None, special: Array | None
+    ) -> tuple[list[dict[str, Any]], Summary]:
+        made = self._made(("received", "entropy", "by_distance"), None, None, "mean", tokens)
+        summary = Summary(**made)
+        return statistics.head_records(summary, self._whole, special), summary
 
 
 def _had(made: Any) -> Any:

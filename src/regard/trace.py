@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from typing import Any
 
 import numpy as np
 
+from . import trace_file
 from .attention_map import AttentionMap
+from .flow import apart, moved_by, through
+from .links import Link, Links
 from .predicates import Array
+from .words import merge, merged_map, spelled, starts_of_words
 
-__all__ = ["Link", "Trace"]
-
-
-class Link(NamedTuple):
-    """One weight: how much the query token attends to the key token in one head.
-
-    Of a word of several pieces, `query` and `key` are the index of the first, and the token is the
-    whole word.
-    """
-
-    weight: float
-    layer: int
-    head: int
-    query: int
-    key: int
-    query_token: str
-    key_token: str
+__all__ = ["Link", "Trace", "moved_by"]
 
 
-class Trace:
+class Trace(Links):
     """Tokens of a text, and one `AttentionMap` for each layer: made by `model.look`.
 
     Attributes
@@ -45,16 +32,104 @@ class Trace:
         Which tokens the model's tokenizer added.
     layers : list of AttentionMap
         Weights (H, N, N) each, counted from 0.
+    moved : list of (H, N) array, or None
+        For each layer, the norm of what a token's value brings to the output of the layer, through
+        each head: ‖value · output projection‖. None where it is not known.
+    hidden : (N, D) array or None
+        The last hidden state; None where it is not known.
+    without : tuple of (layer, head)
+        The heads that were switched off.
+    plain : Trace or None
+        Where heads were switched off, the trace of the same text with all of them.
     """
 
     def __init__(
-        self, text: str, tokens: list[str], spans: Any, special: Any, layers: list[AttentionMap]
+        self,
+        text: str,
+        tokens: list[str],
+        spans: Any,
+        special: Any,
+        layers: list[AttentionMap],
+        *,
+        words: Sequence[int | None] | None = None,
+        moved: Sequence[Array] | None = None,
+        hidden: Array | None = None,
+        without: Iterable[tuple[int, int]] = (),
+        plain: Trace | None = None,
     ) -> None:
         self.text = text
         self.tokens = tokens
         self.spans: Array = np.asarray(spans, int).reshape(len(tokens), 2)
         self.special: Array = np.asarray(special, bool)
         self.layers = layers
+        self.moved = None if moved is None else list(moved)
+        self.hidden = hidden
+        self.without = tuple(without)
+        self.plain = plain
+        self._words = words  # the number of each token's word, where the tokenizer tells
+        self._pieces: tuple[Trace, Array] | None = (
+            None  # of what this is the words, where they begin
+        )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        weights: Any,
+        tokens: Sequence[str],
+        *,
+        text: str | None = None,
+        spans: Any = None,
+        special: Any = None,
+        moved: Any = None,
+    ) -> Trace:
+        """A trace of weights from anywhere.
+
+        Parameters
+        ----------
+        weights : (L, H, N, N) array of float, or a sequence of L arrays (H, N, N)
+            A batch of one in each layer, (1, H, N, N), is taken too: what other libraries give.
+        tokens : sequence of N str
+        text : str, optional
+            What the tokens came from. Default: spelled from them ("##", "Ġ" and "▁" understood).
+        spans : (N, 2) array of int, optional
+            Where each token stands in the text. Goes with `text`.
+        special : (N,) array of bool, optional
+            Default: none is.
+        moved : (L, H, N) array of float, optional
+            Norms of what each value brings to the layer's output, for `contribution`.
+
+        Returns
+        -------
+        Trace
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the shapes do not fit the tokens.
+
+        Examples
+        --------
+        >>> trace = Trace.from_arrays(np.full((2, 3, 2, 2), 0.5), ["un", "##told"])
+        >>> trace, trace.text
+        (Trace(2 tokens, 2 layers of 3 heads), 'untold')
+        """
+        tokens, N = list(tokens), len(tokens)
+        layers = [_one_layer(i, np.asanyarray(each), N) for i, each in enumerate(weights)]
+        if (text is None) != (spans is None):
+            raise ValueError("text and spans go together: where each token stands in the text")
+        if text is None:
+            text, spans = spelled(tokens)
+        if np.shape(spans) != (N, 2) and N:
+            raise ValueError(f"spans must be {(N, 2)}, got {np.shape(spans)}")
+        special = np.zeros(N, bool) if special is None else np.asarray(special, bool)
+        if special.shape != (N,):
+            raise ValueError(f"special must be {(N,)}, got {special.shape}")
+        if moved is not None:
+            moved = [np.asarray(each) for each in moved]
+            if [each.shape for each in moved] != [layer.weights.shape[:-1] for layer in layers]:
+                shapes = [each.shape for each in moved]
+                raise ValueError(f"moved must be (H, N) for each layer, got {shapes}")
+        return cls(text, tokens, spans, special, layers, moved=moved)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -67,104 +142,233 @@ class Trace:
 
     def __repr__(self) -> str:
         heads = self.layers[0].weights.shape[0] if self.layers else 0
-        return f"Trace({len(self)} tokens, {len(self.layers)} layers of {heads} heads)"
+        off = (
+            f", without {', '.join(f'L{la}H{h}' for la, h in self.without)}" if self.without else ""
+        )
+        return f"Trace({len(self)} tokens, {len(self.layers)} layers of {heads} heads{off})"
 
-    def strongest(
-        self, n: int = 10, *, special: bool = False, self_links: bool = False
-    ) -> list[Link]:
-        """The n largest weights over all layers and heads, the largest first.
+    # ------------------------------------------------------------------------------- weights
 
-        Parameters
-        ----------
-        n : int
-        special : bool
-            Whether links from and to special tokens count.
-        self_links : bool
-            Whether a token's links to itself count.
-        """
-        if n < 1:
-            raise ValueError(f"n must be 1 or more, got {n}")
-        hidden = np.eye(len(self), dtype=bool) & (not self_links)
-        if not special:
-            hidden |= self.special | self.special[:, None]
-        found = []
-        for layer, attended in enumerate(self.layers):
-            weights = np.where(hidden, -1, np.asarray(attended.weights))  # (H, N, N)
-            best = np.argpartition(weights, -min(n, weights.size), axis=None)[-n:]
-            for head, i, j in zip(*np.unravel_index(best, weights.shape), strict=True):
-                if not hidden[i, j]:
-                    found.append(self._link(weights[head, i, j], layer, int(head), (i,), (j,)))
-        return sorted(found, key=lambda link: -link.weight)[:n]
+    def weights(self, layer: int) -> Array:
+        """The weights of a layer, formed: (H, N, N). Refused beyond the map's limit."""
+        return np.asarray(self.layers[layer].weights)
 
-    def find(self, a: str | int, b: str | int) -> list[Link]:
-        """All heads, ranked by the weight from `a` to `b`, the largest first.
+    def contribution(self, layer: int) -> Array:
+        """How much each token really brings to each: (H, N, N), weight · ‖value · projection‖.
 
-        Parameters
-        ----------
-        a, b : str or int
-            The attending and the attended token: an index, or a word as it stands in the text
-            (in any case; every occurrence is found), or a token. Of a word of several pieces the
-            weights to its pieces are added and those from its pieces averaged, so that a row of
-            words still sums to 1.
+        A large weight on a small value moves little. Rows do not sum to 1. The value is that of
+        the head, its bias included, through the head's part of the layer's output projection.
 
         Raises
         ------
         ValueError
-            If there is no such word; lists the tokens.
+            If the norms are not known (`moved`).
+
+        References
+        ----------
+        Kobayashi et al., "Attention is Not Only a Weight: Analyzing Transformers with Vector
+        Norms", 2020.
         """
-        found = []
-        queries, keys = self._places(a), self._places(b)
-        for layer, attended in enumerate(self.layers):
-            weights = np.asarray(attended.weights)  # (H, N, N)
-            for rows in queries:
-                for columns in keys:
-                    each = weights[:, rows][:, :, columns].sum(axis=-1).mean(axis=-1)  # (H,)
-                    found += [
-                        self._link(weight, layer, head, rows, columns)
-                        for head, weight in enumerate(each)
-                    ]
-        return sorted(found, key=lambda link: -link.weight)
+        if self._pieces is not None:
+            pieces, starts = self._pieces
+            return merge(pieces.contribution(layer), starts)
+        if self.moved is None:
+            raise ValueError(
+                "contributions need the norms of what the values bring (moved), which this trace "
+                "does not know: model.look keeps them, Trace.from_arrays takes them"
+            )
+        return self.weights(layer) * self.moved[layer][:, None, :]
 
-    def _places(self, wanted: str | int) -> list[tuple[int, ...]]:
-        """The tokens of each occurrence of a word; those of one index."""
-        if isinstance(wanted, (int, np.integer)):
-            if not -len(self) <= wanted < len(self):
-                raise ValueError(f"there are {len(self)} tokens, got index {wanted}")
-            return [(int(wanted) % len(self),)]
-        found: set[tuple[int, ...]] = {
-            (i,) for i, token in enumerate(self.tokens) if token.casefold() == wanted.casefold()
-        }
-        found |= {place for span in _spans_of(wanted, self.text) if (place := self._whole(span))}
-        if not found:
-            listed = ", ".join(f"{i} {token}" for i, token in enumerate(self.tokens))
-            raise ValueError(f"the text has no word {wanted!r}; its tokens are: {listed}")
-        return sorted(found)
+    def rollout(self, rows: Any = None, *, layer: int | None = None) -> Array:
+        """What each token is made of, through all layers: attention rollout.
 
-    def _whole(self, span: tuple[int, int]) -> tuple[int, ...]:
-        """The tokens that fill a span of the text just so; none if it cuts through one."""
-        starts, ends = self.spans[:, 0], self.spans[:, 1]
-        inside = np.flatnonzero((starts < span[1]) & (ends > span[0]) & ~self.special)
-        if not len(inside) or (starts[inside[0]], ends[inside[-1]]) != span:
-            return ()
-        return tuple(int(i) for i in inside)
+        (A + I) / 2 of each layer, A the mean over its heads, each row divided by its sum,
+        multiplied through the layers. In float32.
 
-    def _link(
-        self, weight: float, layer: int, head: int, query: tuple[int, ...], key: tuple[int, ...]
-    ) -> Link:
-        return Link(
-            float(weight), layer, head, int(query[0]), int(key[0]),
-            self._word(query), self._word(key),
+        Parameters
+        ----------
+        rows : int or sequence of int, optional
+            The queries asked for; the memory grows with N for each. Default: all.
+        layer : int, optional
+            The layer up to which, and with which, it goes. Default: the last.
+
+        Returns
+        -------
+        (N, N) array of float32
+            (len(rows), N) for a sequence, (N,) for an int. Rows sum to 1.
+
+        References
+        ----------
+        Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020.
+        """
+        N = len(self)
+        asked = np.arange(N)[slice(None) if rows is None else rows]
+        rolled = np.zeros((asked.size, N), np.float32)
+        rolled[np.arange(asked.size), np.atleast_1d(asked)] = 1
+        last = range(len(self.layers))[-1 if layer is None else layer]
+        for attended in self.layers[last::-1]:
+            rolled = through(attended, rolled)
+        return rolled.reshape(*asked.shape, N)
+
+    # ----------------------------------------------------------------------------- statistics
+
+    def heads(self) -> list[dict[str, Any]]:
+        """Statistics of each head of each layer, as records that a data frame accepts.
+
+        Returns
+        -------
+        list of dict
+            `layer`, what `AttentionMap.heads` gives, and `separator`: the mean weight to special
+            tokens after the first token.
+        """
+        return [
+            {"layer": layer, **record}
+            for layer, attended in enumerate(self.layers)
+            for record in attended._records_and_summary(self.tokens, self.special)[0]
+        ]
+
+    def changes(self) -> list[dict[str, Any]]:
+        """What switching heads off changed in the weights of each head.
+
+        Returns
+        -------
+        list of dict
+            layer, head, off (whether it was switched off), and changed: half the sum of
+            |weight - weight with all heads| of a row, the mean over the rows; 0 nothing, 1 all.
+
+        Raises
+        ------
+        ValueError
+            If no head was switched off (`model.look(text, without=...)`).
+        """
+        return [
+            {"layer": layer, "head": head, "off": (layer, head) in self.without,
+             "changed": apart(attended, self._other.layers[layer], head)}
+            for layer, attended in enumerate(self.layers)
+            for head in range(attended.weights.shape[0])
+        ]  # fmt: skip
+
+    def token_changes(self) -> Array:
+        """How far switching heads off moved each token: (N,), ‖h - h with all‖ / ‖h with all‖.
+
+        h is the last hidden state. Raises ValueError as `changes` does.
+        """
+        before, now = self._other.hidden, self.hidden
+        if before is None or now is None:
+            raise ValueError("the last hidden states of this trace are not known")
+        norm = np.linalg.norm(before, axis=-1)
+        return np.linalg.norm(now - before, axis=-1) / np.where(norm == 0, 1, norm)
+
+    @property
+    def _other(self) -> Trace:
+        if self.plain is None:
+            raise ValueError("no head was switched off: model.look(text, without=[(layer, head)])")
+        return self.plain
+
+    # ---------------------------------------------------------------------------------- words
+
+    def words(self, *wanted: str | int) -> Trace:
+        """The trace with word pieces merged: columns added, rows averaged; rows still sum to 1.
+
+        Parameters
+        ----------
+        *wanted : str or int
+            Words as they stand in the text, or an index of a token: only these are merged. Default:
+            every word.
+
+        Returns
+        -------
+        Trace
+            Its tokens are words; all that a trace can do, on demand as before.
+
+        Examples
+        --------
+        >>> trace = Trace.from_arrays(np.full((1, 1, 3, 3), 1 / 3), ["un", "##told", "riches"])
+        >>> trace.words().tokens
+        ['untold', 'riches']
+        >>> trace.words().weights(0).round(2)
+        array([[[0.67, 0.33],
+                [0.67, 0.33]]])
+        """
+        if self._pieces is not None:
+            raise ValueError("these are words already")
+        starts = starts_of_words(self.text, self.spans, self.special, self._words)
+        if wanted:
+            starts = self._starts_of(wanted, starts)
+        ends = [*starts[1:], len(self)]
+        places = [tuple(range(a, b)) for a, b in zip(starts, ends, strict=True)]
+        merged = Trace(
+            self.text, [self._word(place) for place in places],
+            [(self.spans[place[0], 0], self.spans[place[-1], 1]) for place in places],
+            self.special[starts],
+            [merged_map(attended, starts, len(self)) for attended in self.layers],
+            without=self.without, plain=self.plain and self.plain.words(*wanted),
         )  # fmt: skip
+        merged._pieces = (self, starts)
+        return merged
 
-    def _word(self, place: tuple[int, ...]) -> str:
-        if len(place) == 1:
-            return self.tokens[place[0]]
-        return self.text[self.spans[place[0], 0] : self.spans[place[-1], 1]]
+    def _starts_of(self, wanted: Iterable[str | int], words: Array) -> Array:
+        """Where tokens begin, once only the wanted words are merged."""
+        inside: set[int] = set()
+        for word in wanted:
+            for place in self._places(word):
+                if isinstance(word, str):
+                    inside |= set(place[1:])
+                else:  # the word that the token is of
+                    at = int(np.searchsorted(words, place[0], side="right"))
+                    inside |= set(range(words[at - 1] + 1, [*words, len(self)][at]))
+        return np.array([i for i in range(len(self)) if i not in inside], int)
+
+    # ---------------------------------------------------------------------------------- files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the trace to one .npz file, its weights formed; what `load` reads.
+
+        The file is written beside and renamed: it is whole, or what was there before.
+        """
+        arrays = {f"weights{i}": self.weights(i) for i in range(len(self.layers))}
+        known = self._pieces is None and self.moved is not None
+        contributed = self.moved if known else None
+        arrays |= {f"moved{i}": each for i, each in enumerate(contributed or [])}
+        arrays |= {"spans": self.spans, "special": self.special}
+        if self.hidden is not None:
+            arrays["hidden"] = self.hidden
+        about = {"text": self.text, "tokens": self.tokens, "layers": len(self.layers),
+                 "words": self._words, "without": self.without}  # fmt: skip
+        trace_file.write(path, about, arrays)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Trace:
+        """A trace from a file that `save` wrote. Nothing in the file is run.
+
+        Raises
+        ------
+        FileNotFoundError
+        ValueError
+            If it is no such file: names it.
+        """
+        about, arrays = trace_file.read(path)
+        try:
+            L = range(about["layers"])
+            trace = cls.from_arrays(
+                [arrays[f"weights{i}"] for i in L], about["tokens"], text=about["text"],
+                spans=arrays["spans"], special=arrays["special"],
+                moved=[arrays[f"moved{i}"] for i in L] if "moved0" in arrays else None,
+            )  # fmt: skip
+            trace.hidden = arrays.get("hidden")
+            trace._words = about["words"]
+            trace.without = tuple((int(layer), int(head)) for layer, head in about["without"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is not a whole trace: {error!r}") from error
+        return trace
 
 
-def _spans_of(wanted: str, text: str) -> Iterator[tuple[int, int]]:
-    """Where a word stands in a text, in any case, white space and composition of its letters."""
-    forms = {unicodedata.normalize(form, wanted.strip()) for form in ("NFC", "NFD")} - {""}
-    for form in forms:
-        pattern = r"\s+".join(map(re.escape, form.split()))
-        yield from (match.span() for match in re.finditer(pattern, text, re.IGNORECASE))
+def _one_layer(i: int, weights: Array, N: int) -> AttentionMap:
+    if weights.ndim == 4 and len(weights) == 1:
+        weights = weights[0]
+    if weights.ndim != 3 or weights.shape[1:] != (N, N):
+        raise ValueError(
+            f"the weights of each layer must be (H, {N}, {N}) for {N} tokens, "
+            f"got {weights.shape} in layer {i}"
+        )
+    return AttentionMap.from_weights(weights)

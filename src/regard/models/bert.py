@@ -6,16 +6,18 @@ Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from .. import call
 from ..attention_map import AttentionMap
+from ..corpus import Averages, average
 from ..elementwise import ACTIVATIONS, layer_norm
 from ..predicates import Array
-from ..trace import Trace
+from ..trace import Trace, moved_by
 from .loading import Source
 from .pooling import read_pooling
 from .tensors import Tensors
@@ -114,33 +116,90 @@ class Bert:
         """
         return self._forward(self._check(ids), call.attention)
 
-    def look(self, text: str, *, truncate: bool = False) -> Trace:
-        """What each head of each layer attends to in a text.
+    @overload
+    def look(
+        self, text: str, *, truncate: bool = ..., without: Iterable[tuple[int, int]] = ...
+    ) -> Trace: ...
+    @overload
+    def look(
+        self,
+        text: list[str] | tuple[str, ...],
+        *,
+        truncate: bool = ...,
+        without: Iterable[tuple[int, int]] = ...,
+    ) -> Averages: ...
+    def look(
+        self,
+        text: str | list[str] | tuple[str, ...],
+        *,
+        truncate: bool = False,
+        without: Iterable[tuple[int, int]] = (),
+    ) -> Trace | Averages:
+        """What each head of each layer attends to in a text, or on average in many.
 
         Parameters
         ----------
-        text : str
+        text : str, or list of str
         truncate : bool
             Cut a text of more tokens than the model has positions, instead of refusing it.
+        without : list of (layer, head)
+            Heads that are switched off: what they would bring to the layer's output is 0. The
+            trace's `changes` and `token_changes` tell what that changed.
 
         Returns
         -------
         Trace
+            Of a text.
+        Averages
+            Of a list of texts: statistics of each head over all of them.
 
         Raises
         ------
         ValueError
-            If the text is too long and `truncate` is False.
+            If a text is too long and `truncate` is False, or there is no such head.
         """
+        off = self._heads_off(without)
+        if isinstance(text, (list, tuple)):
+            return average(self._look(each, truncate, off) for each in text)
+        plain = self._look(text, truncate, ()) if off else None
+        return self._look(text, truncate, off, plain)
+
+    def _look(
+        self,
+        text: str,
+        truncate: bool,
+        off: tuple[tuple[int, int], ...],
+        plain: Trace | None = None,
+    ) -> Trace:
         encoding = encode(self.tokenizer, text, self.positions, truncate)
         maps: list[AttentionMap] = []
+        moved: list[Array] = []
 
         def looked_at(q: Array, k: Array, v: Array) -> Any:
+            layer = len(maps)
             maps.append(call.look(q, k, v))
-            return maps[-1].output
+            moved.append(moved_by(v, self._layers[layer].attention.weight))
+            silent = [head for at, head in off if at == layer]
+            output: Any = maps[-1].output
+            output[silent] = moved[-1][silent] = 0
+            return output
 
-        self._forward(self._check(encoding.ids), looked_at)
-        return Trace(text, encoding.tokens, encoding.offsets, encoding.special_tokens_mask, maps)
+        hidden = self._forward(self._check(encoding.ids), looked_at)
+        return Trace(
+            text, encoding.tokens, encoding.offsets, encoding.special_tokens_mask, maps,
+            words=encoding.word_ids, moved=moved, hidden=hidden, without=off, plain=plain,
+        )  # fmt: skip
+
+    def _heads_off(self, without: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        L, H = len(self._layers), self.heads
+        off = tuple(dict.fromkeys((operator.index(la), operator.index(h)) for la, h in without))
+        for layer, head in off:
+            if not (0 <= layer < L and 0 <= head < H):
+                raise ValueError(
+                    f"without must name heads by (layer, head), layers 0 to {L - 1} and heads "
+                    f"0 to {H - 1}, got {(layer, head)}"
+                )
+        return off
 
     def embed(
         self,

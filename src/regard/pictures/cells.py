@@ -127,7 +127,8 @@ class Stack:
             if layer._problem is not None:
                 return ~seen_in_blocks(layer._problem, index, rows, columns)[0]
             if layer._seen is not None:
-                by_row = np.logical_or.reduceat(layer._seen[index], columns[:-1], axis=1)
+                seen = layer._seen(index, np.arange(rows[-1]), np.arange(columns[-1]))
+                by_row = np.logical_or.reduceat(seen, columns[:-1], axis=1)
                 return ~np.logical_or.reduceat(by_row, rows[:-1], axis=0)
         return np.zeros((len(rows) - 1, len(columns) - 1), bool)
 
