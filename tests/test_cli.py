@@ -200,6 +200,31 @@ def test_embed_says_what_it_cut(embed):
     assert "warning" not in embed("-", "--chunks", input="a b c a b c a b c\na\n").stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "start", "first"),
+    [
+        ("heads.png", (), b"\x89PNG", "weight"),
+        ("head.SVG", ("--layer", 1, "--head", 2), b"<?xml", "layer 1, head 2"),
+        ("found.pdf", ("--find", "the", "law"), b"%PDF", "weight"),
+    ],
+)
+def test_look_draws_into_a_file(look, tmp_path, name, arguments, start, first):
+    result = look("the law", "--plot", tmp_path / name, *arguments)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith(first)
+    assert (tmp_path / name).read_bytes().startswith(start)
+    assert {path.name for path in tmp_path.iterdir()} == {name, "tiny"}
+
+
+def test_look_does_not_draw_where_it_cannot(look, tmp_path):
+    result = look("the law", "--plot", tmp_path / "a.doc")
+    assert result.returncode == 1
+    assert "a picture must be a file of .pdf, .png, .svg" in result.stderr
+    result = look("the law", "--plot", tmp_path / "none" / "a.png")
+    assert result.returncode == 1
+    assert "output must be a file in a folder that is there" in result.stderr
+
+
 def test_embed_of_a_missing_or_binary_file_and_of_a_place_that_is_none(embed, tmp_path):
     result = embed(tmp_path / "none.txt")
     assert result.returncode == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from .. import models
+from .. import models, pictures
+from ..files import written_beside
 from ..predicates import Array
 from ..trace import Link, Trace
-from .base import ModelOption, app, console, read_text
+from .base import ModelOption, app, console, place_of, read_text
 
+FORMATS = (".pdf", ".png", ".svg")
 SHADES = " ░▒▓█"  # weights below 0.1, 0.3, 0.5, 0.7, and above
 
 
@@ -38,6 +41,10 @@ def look(
         bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    plot: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Draw the head, or all of them, in a .png, .svg or .pdf.")
+    ] = None,
 ) -> None:  # fmt: skip
     """Show what a model attends to in a text: its strongest links, or one head's map.
 
@@ -46,9 +53,12 @@ def look(
     """
     if (layer is None) != (head is None):
         raise typer.BadParameter("--layer and --head go together")
+    place = None if plot is None else _place_of_plot(plot)
     trace = models.load(model).look(read_text(text), truncate=truncate)
     if layer is not None and head is not None:
         _check_head(trace, layer, head)
+    if place is not None:
+        _plot(trace, place, None if layer is None or head is None else (layer, head))
     if find:
         links = trace.find(*(_word_or_index(trace, word) for word in find))
         if layer is not None:
@@ -72,6 +82,23 @@ def _check_head(trace: Trace, layer: int, head: int) -> None:
             f"the model has layers 0 to {layers - 1} and heads 0 to {heads - 1}, "
             f"got layer {layer}, head {head}"
         )
+
+
+def _place_of_plot(name: str) -> Path:
+    """Where the picture goes, said before any work if it cannot go there."""
+    _ = pictures.heat  # matplotlib is here
+    if Path(name).suffix.lower() not in FORMATS:
+        raise ValueError(f"a picture must be a file of {', '.join(FORMATS)}, got {name!r}")
+    return place_of(name)
+
+
+def _plot(trace: Trace, place: Path, head: tuple[int, int] | None) -> None:
+    if head is None:
+        figure = pictures.heads(trace)
+    else:
+        figure = pictures.heat(trace, head, title=f"layer {head[0]}, head {head[1]}")
+    with written_beside(place) as beside:
+        figure.savefig(beside, format=place.suffix[1:].lower(), dpi=150)
 
 
 def _word_or_index(trace: Trace, word: str) -> str | int:

@@ -32,6 +32,7 @@ def heat(
     visible: Any = None,
     most: float | None = 1.0,
     scale: str = "linear",
+    what: str = "weight",
     title: str | None = None,
     width: float | None = None,
     dark: bool = False,
@@ -56,6 +57,8 @@ def heat(
         drawn.
     scale : {"linear", "sqrt"}
         The square root shows small weights better; the colour bar says which it is.
+    what : str
+        What the numbers are, for the colour bar.
     title : str
     width : float
         Inches; the default follows the number of tokens.
@@ -97,7 +100,7 @@ def heat(
     axes.set_aspect("equal")
     canvas.label_axis(axes, "y", Nq, row_tokens, theme, down)
     canvas.label_axis(axes, "x", Nk, column_tokens, theme, across)
-    canvas.colour_bar(drawn, image, axes, theme, _measure(cells, scale))
+    canvas.colour_bar(drawn, image, axes, theme, _measure(cells, scale, what))
     canvas.legend(drawn, theme, bool(cells.hidden.any()), not np.isfinite(cells.weights).all())
     return drawn
 
@@ -199,7 +202,9 @@ def _size(Nq: int, Nk: int, width: float | None, labelled: bool) -> tuple[float,
     return across, float(np.clip(across * Nq / Nk, across / 4, across * 2))
 
 
-def _measure(cells: Cells, scale: str) -> str:
+def _measure(cells: Cells, scale: str, what: str = "weight") -> str:
+    """What a colour stands for."""
     tall, wide = cells.block
-    what = "weight" if (tall, wide) == (1, 1) else f"largest weight of {tall} × {wide} pairs"
+    if (tall, wide) != (1, 1):
+        what = f"largest {what} of {tall} × {wide} pairs"
     return what if scale == "linear" else f"{what}, square-root scale"
