@@ -96,6 +96,7 @@ std::unique_ptr<char, void (*)(void *)> room(int64_t bytes) {
     return {p, std::free};
 }
 
+// Its methods lock it until they have copied what they need, also where Python has no lock itself.
 class NativeCall {
   public:
     NativeCall(const std::string &set, Given query, Given key, Given value, int query_type, int key_type,
@@ -173,10 +174,11 @@ class NativeCall {
     // Weights of some rows and keys of a head: into out, (rows, keys) contiguous.
     void weights(int64_t b, int64_t head, nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu> rows,
                  nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu> keys, Given out) {
-        auto scratch = room(kernels_.scratch(call_) + 64);
+        const Call c = call_;
+        auto scratch = room(kernels_.scratch(c) + 64);
         nb::gil_scoped_release release;
         const regard::Arithmetic standard;
-        kernels_.weights(call_, b, head, rows.data(), rows.size(), keys.data(), keys.size(),
+        kernels_.weights(c, b, head, rows.data(), rows.size(), keys.data(), keys.size(),
                          const_cast<void *>(out.data()), scratch.get());
     }
 
@@ -206,8 +208,8 @@ NB_MODULE(_native, m) {
              nb::arg("key_type"), nb::arg("lo").none(), nb::arg("hi").none(), nb::arg("mask").none(),
              nb::arg("bias").none(), nb::arg("bias_type"), nb::arg("slopes").none(), nb::arg("sinks").none(),
              nb::arg("start").none(), nb::arg("scale"), nb::arg("softcap"), nb::arg("natural"))
-        .def("run", &NativeCall::run, nb::arg("output"), nb::arg("maximum"), nb::arg("reciprocal"),
-             nb::arg("lse"), nb::arg("threads"))
-        .def("weights", &NativeCall::weights, nb::arg("b"), nb::arg("head"), nb::arg("rows"),
-             nb::arg("keys"), nb::arg("out"));
+        .def("run", &NativeCall::run, nb::lock_self(), nb::arg("output"), nb::arg("maximum"),
+             nb::arg("reciprocal"), nb::arg("lse"), nb::arg("threads"))
+        .def("weights", &NativeCall::weights, nb::lock_self(), nb::arg("b"), nb::arg("head"),
+             nb::arg("rows"), nb::arg("keys"), nb::arg("out"));
 }

@@ -91,7 +91,7 @@ def granted(root, own, files):
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    return _granted(root)
+    return _granted(str(root))
 
 
 V2, V1 = "sys/fs/cgroup", "sys/fs/cgroup/cpu,cpuacct"
@@ -145,7 +145,7 @@ def test_version_2_beside_version_1(tmp_path):
 
 
 def test_no_control_groups_at_all(tmp_path):
-    assert _granted(tmp_path) == NO_LIMIT
+    assert _granted(str(tmp_path)) == NO_LIMIT
 
 
 def test_the_quota_limits_the_cores_and_not_what_was_set(tmp_path, monkeypatch):

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from functools import cache
 from math import ceil
-from pathlib import Path, PurePosixPath
 
 __all__ = ["get_num_threads", "set_num_threads"]
 
@@ -59,40 +58,41 @@ def _cores() -> int:
 
 
 @cache
-def _granted(root: Path = Path("/")) -> int:
+def _granted(root: str = "") -> int:
     """The cores' worth of time that control groups grant this process, rounded up.
 
     A limit holds for all below it: the process's own group counts and each around it. A container
     often sees its own group as the top of the tree, while its path is told from the host's top:
     folders that are not there have no limit.
     """
-    groups = (group for line in _lines(root / "proc/self/cgroup") for group in _groups(root, line))
+    groups = (group for line in _lines(f"{root}/proc/self/cgroup") for group in _groups(root, line))
     return ceil(min(map(_limit, groups), default=2**31))
 
 
-def _groups(root: Path, line: str) -> Iterator[Path]:
+def _groups(root: str, line: str) -> Iterator[str]:
     """The folders of a line "number:controllers:path", from the group up; version 2 names none."""
-    tree = root / "sys/fs/cgroup"
     _, _, rest = line.partition(":")
     controllers, _, path = rest.partition(":")
     if controllers and "cpu" not in controllers.split(","):
         return
-    below = PurePosixPath(path.lstrip("/"))
-    for top in (tree / controllers, tree / ("cpu" if controllers else "unified")):
-        yield from (top / group for group in (below, *below.parents))
+    below = path.strip("/").split("/")
+    for top in (controllers, "cpu" if controllers else "unified"):
+        for n in range(len(below), -1, -1):
+            yield "/".join((root, "sys/fs/cgroup", top, *below[:n]))
 
 
-def _limit(group: Path) -> float:
+def _limit(group: str) -> float:
     """Quota by period in one group's folder, in microseconds both; 2**31 where there is none."""
-    text = " ".join(_lines(group / "cpu.max")) or " ".join(
-        line for name in ("quota", "period") for line in _lines(group / f"cpu.cfs_{name}_us")
+    text = " ".join(_lines(f"{group}/cpu.max")) or " ".join(
+        line for name in ("quota", "period") for line in _lines(f"{group}/cpu.cfs_{name}_us")
     )
     numbers = [int(word) for word in text.split() if word.isdecimal()]  # "max" and -1: no limit
     return numbers[0] / numbers[1] if len(numbers) == 2 and min(numbers) > 0 else 2**31
 
 
-def _lines(file: Path) -> list[str]:
+def _lines(file: str) -> list[str]:
     try:
-        return file.read_text(encoding="utf-8", errors="replace").splitlines()
+        with open(file, encoding="utf-8", errors="replace") as lines:
+            return lines.read().splitlines()
     except OSError:
         return []

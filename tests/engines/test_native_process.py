@@ -1,15 +1,27 @@
 """The native engine within a process that is out of the ordinary: no threads, other arithmetic."""
 
+import os
 import platform
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
-from helpers import ENGINES, NATIVE, compile_c, run_python
+from helpers import ENGINES, NATIVE, compile_c, draw_call, run_python
 
+import regard
 from regard.engines import native
+from regard.problem import check
 
 pytestmark = pytest.mark.skipif(not native.SETS, reason=native.WHY_NOT or "built")
 each_set = pytest.mark.parametrize("engine", NATIVE)
+
+
+@pytest.fixture(autouse=True)
+def _restore(monkeypatch):
+    monkeypatch.setattr(regard.threads, "_chosen", None)
+
 
 # ------------------------------------------------------------------- a machine without threads
 
@@ -43,7 +55,7 @@ def test_a_machine_that_grants_no_thread_or_few_computes_the_same_bits(engine, t
             problem = check(q, k, v)
             rows = [np.empty(problem.shape[:-1], np.float32) for _ in range(3)]
             output = np.empty(problem.output_shape, np.float32)
-            took, _, split = native.call_of(problem, "{engine}").run(output, *rows, threads)
+            took, _, split, *_ = native.call_of(problem, "{engine}").run(output, *rows, threads)
             return took, split, output, *rows
 
         for sizes, is_split in (((1024, 1024), False), ((1, 20_000), True)):
@@ -54,11 +66,60 @@ def test_a_machine_that_grants_no_thread_or_few_computes_the_same_bits(engine, t
                 print(took, bool(refused.value), split == is_split, end=" ")
                 print(all(map(np.array_equal, result, alone)))
     """
-    ran = run_python(code, LD_PRELOAD=compile_c(tmp_path, REFUSE), OMP_NUM_THREADS="1")
+    preloaded = f"{os.environ.get('LD_PRELOAD', '')} {compile_c(tmp_path, REFUSE)}"
+    ran = run_python(code, LD_PRELOAD=preloaded, OMP_NUM_THREADS="1")
     # No thread, then one, then two more; what was once granted stays for the second size.
     assert ran.splitlines() == [
         "1 True True True", "2 True True True", "4 False True True", *["4 False True True"] * 3,
     ]  # fmt: skip
+
+
+# ------------------------------------------------------------------------ many calling threads
+
+
+@each_set
+def test_many_threads_at_once_share_a_pool_and_a_map(engine):
+    """Large calls want the pool, small ones pass it by; all the while its size is set anew."""
+    q, k, v = draw_call(1, lead=(), H=3, Nq=601, Nk=601, D=17, dtype=np.float32)
+    rest = {"causal": True, "engine": engine}
+    shared = regard.look(q, k, v, **rest)
+    weights = shared.weights[1, 300:, :400]
+    small = regard.attention(q[:, :5], k[:, :5], v[:, :5], **rest)
+    wrong, begin = [], threading.Barrier(8)
+
+    def work(i):
+        begin.wait()
+        for n in range(4):
+            regard.set_num_threads(1 + (i + n) % 4)
+            same = [
+                np.array_equal(regard.attention(q, k, v, **rest), shared.output),
+                np.array_equal(regard.attention(q[:, :5], k[:, :5], v[:, :5], **rest), small),
+                np.array_equal(shared.weights[1, 300:, :400], weights),
+            ]
+            if not all(same):
+                wrong.append((i, n, same))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
+    assert not wrong
+
+
+@each_set
+def test_one_call_object_serves_many_threads(engine):
+    problem = check(*draw_call(2, lead=(), H=2, Nq=401, Nk=401, dtype=np.float32))
+    call = native.call_of(problem, engine)
+
+    def run(_):
+        rows = [np.empty(problem.shape[:-1], np.float32) for _ in range(3)]
+        output = np.empty(problem.output_shape, np.float32)
+        call.run(output, *rows, 2)
+        weights = np.empty((1, 401), np.float32)  # of the run that began last, perhaps not yet done
+        call.weights(0, 1, np.array([400]), np.arange(401), weights)
+        return output, *rows
+
+    first, *others = ThreadPoolExecutor(8).map(run, range(32))
+    for other in others:
+        assert all(map(np.array_equal, first, other))
 
 
 # --------------------------------------------------------------------- how numbers are rounded
