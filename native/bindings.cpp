@@ -6,15 +6,13 @@
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <memory>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "arithmetic.hpp"
-#include "call.hpp"
-#include "pool.hpp"
+#include "execute.hpp"
 
 namespace nb = nanobind;
 
@@ -30,7 +28,7 @@ using Given = nb::ndarray<nb::ro, nb::device::cpu>;
 using Maybe = std::optional<Given>;
 
 // The sets that this processor, and its system, can run; the best last.
-std::vector<const Kernels *> available() {
+std::vector<const Kernels *> find_sets() {
     std::vector<const Kernels *> sets;
 #define REGARD_SET(name) \
     if (runs_##name()) sets.push_back(&regard_##name::kernels);
@@ -43,6 +41,10 @@ std::vector<const Kernels *> available() {
 #endif
     REGARD_SETS
 #undef REGARD_SET
+    return sets;
+}
+const std::vector<const Kernels *> &available() {
+    static const std::vector<const Kernels *> sets = find_sets();
     return sets;
 }
 
@@ -69,31 +71,37 @@ Array array_of(const Maybe &given, Type type, int axes) {
 
 Type type_of(int code) { return (Type)code; }
 
-constexpr int64_t MOST_SUMS = 1 << 24;  // bytes of segments' sums, beyond which no head is split
+// Looks for signals every 30 ms; only the main thread ever finds one.
+class Signals {
+  public:
+    std::atomic<bool> stop{false};
 
-struct Polling : regard::Watch {
-    std::atomic<bool> stop_{false};
-    std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
-    bool interrupted = false;
-
-    Polling() : Watch{&stop_, &Polling::look} {}
-
-    // The calling thread looks for signals every 30 ms; only the main thread ever finds one.
-    static void look(Watch &watch) {
-        Polling &self = static_cast<Polling &>(watch);
-        if (self.interrupted) return;
+    void look() {
+        if (interrupted_) return;
         const auto now = std::chrono::steady_clock::now();
-        if (now - self.last < std::chrono::milliseconds(30)) return;
-        self.last = now;
+        if (now - last_ < std::chrono::milliseconds(30)) return;
+        last_ = now;
         nb::gil_scoped_acquire gil;
-        if (PyErr_CheckSignals() != 0) self.interrupted = true, self.stop_ = true;
+        if (PyErr_CheckSignals() != 0) interrupted_ = stop = true;
     }
+    void raise() const {
+        if (interrupted_) throw nb::python_error();
+    }
+
+  private:
+    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+    bool interrupted_ = false;
 };
 
-std::unique_ptr<char, void (*)(void *)> room(int64_t bytes) {
-    char *p = (char *)std::malloc(bytes > 0 ? bytes : 1);
-    if (!p) throw std::bad_alloc();
-    return {p, std::free};
+regard::Ran compute(const Kernels &kernels, const Call &call, int64_t threads) {
+    Signals signals;
+    regard::Ran ran;
+    {
+        nb::gil_scoped_release release;
+        ran = regard::execute(kernels, call, threads, signals.stop, [&] { signals.look(); });
+    }
+    signals.raise();
+    return ran;
 }
 
 // Its methods lock it until they have copied what they need, also where Python has no lock itself.
@@ -126,60 +134,25 @@ class NativeCall {
 
     // Computes all; returns (threads that took part, tasks, whether segments were split, whether queries
     // were few, whether an output is not finite).
-    nb::tuple run(Given output, Given maximum, Given reciprocal, Given lse, int64_t threads) {
+    nb::tuple run(Given output, Given maximum, Given reciprocal, int64_t threads) {
+        call_.maximum = const_cast<void *>(maximum.data());
+        call_.reciprocal = const_cast<void *>(reciprocal.data());
+        for (const Given &g : {maximum, reciprocal}) kept_.push_back(g);
         Call c = call_;
         c.output = array_of(Maybe(output), c.query.type, c.axes);
-        call_.maximum = c.maximum = const_cast<void *>(maximum.data());
-        call_.reciprocal = c.reciprocal = const_cast<void *>(reciprocal.data());
-        c.lse = const_cast<void *>(lse.data());
-        for (const Given &g : {maximum, reciprocal}) kept_.push_back(g);
-        if (c.batch * c.H * c.Nq == 0) return nb::make_tuple(0, 0, false, false, false);
-        const double work = (double)c.batch * c.H * c.Nq * c.Nk * (c.D + c.Dv);
-        if (work < 1 << 19) threads = 1;
-        const int64_t items = kernels_.items(c);
-        const int64_t segments = (c.Nk + regard::SEGMENT - 1) / regard::SEGMENT;
-        const int64_t each = kernels_.scratch(c);
-        int64_t sums = kernels_.partial(c);  // of one item over one segment
-        const bool split = segments > 1 && items < threads && sums * items * segments < MOST_SUMS;
-        if (!split) sums = 0;
-        const int64_t tasks = split ? items * segments : items;
-        if (threads > tasks) threads = tasks;
-        auto scratch = room(each * threads + 64);
-        auto partials = room(sums * tasks + 64);
-        Polling polling;
-        std::atomic<bool> strange{false};
-        c.strange = &strange;
-        int took = 1;
-        {
-            nb::gil_scoped_release release;
-            const regard::Arithmetic standard;
-            took = regard::run_tasks(threads, tasks, [&](int64_t task, int slot) {
-                regard::Watch quiet{&polling.stop_};
-                regard::Watch &watch = slot == 0 ? polling : quiet;
-                if (watch.stopped()) return;
-                char *mine = scratch.get() + slot * each;
-                if (split)
-                    kernels_.run(c, task / segments, task % segments, partials.get() + task * sums,
-                                 mine, watch);
-                else
-                    kernels_.run(c, task, -1, nullptr, mine, watch);
-            }, [&] { polling.look(polling); });
-            for (int64_t i = 0; split && i < items && !polling.stop_; i++)
-                kernels_.merge(c, i, segments, partials.get() + i * segments * sums, scratch.get());
-        }
-        if (polling.interrupted) throw nb::python_error();
-        return nb::make_tuple(took, tasks, split, kernels_.few(c), strange.load());
+        const regard::Ran ran = compute(kernels_, c, regard::is_small(c) ? 1 : threads);
+        return nb::make_tuple(ran.threads, ran.tasks, ran.split, kernels_.few(c), ran.strange);
     }
 
     // Weights of some rows and keys of a head: into out, (rows, keys) contiguous.
     void weights(int64_t b, int64_t head, nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu> rows,
                  nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu> keys, Given out) {
         const Call c = call_;
-        auto scratch = room(kernels_.scratch(c) + 64);
         nb::gil_scoped_release release;
+        std::vector<char> scratch(kernels_.scratch(c) + 64);
         const regard::Arithmetic standard;
         kernels_.weights(c, b, head, rows.data(), rows.size(), keys.data(), keys.size(),
-                         const_cast<void *>(out.data()), scratch.get());
+                         const_cast<void *>(out.data()), scratch.data());
     }
 
   private:
@@ -187,6 +160,61 @@ class NativeCall {
     Call call_;
     std::vector<Given> kept_;
 };
+
+// ------------------------------------------------------------- the plain call, without ceremony
+
+// (lead, H, N, columns) or (N, columns), side by side in memory or not, of whole items.
+bool is_plain(const Given &x) {
+    const int64_t size = (int64_t)x.itemsize();
+    for (size_t i = 0; i < x.ndim(); i++)
+        if (x.shape(i) == 0) return false;  // nothing to see: not plain
+    return (size_t)x.data() % size == 0;
+}
+
+bool same_up_to_heads(const Given &a, const Given &b) {
+    if (a.ndim() != b.ndim()) return false;
+    for (size_t i = 0; i + 3 < a.ndim(); i++)
+        if (a.shape(i) != b.shape(i)) return false;
+    return true;
+}
+
+// An array as `array_of` has it, where one without heads has one of stride 0.
+Array plain_array(const Given &x, Type type, int axes) {
+    if (axes >= 0) return array_of(Maybe(x), type, axes);
+    Array a;
+    a.data = (char *)x.data(), a.type = type;
+    a.row = x.stride(0) * (int64_t)x.itemsize(), a.column = x.stride(1) * (int64_t)x.itemsize();
+    return a;
+}
+
+// Attention of three arrays that fit each other, all of one dtype, full or causal with Nq = Nk, by the best
+// set. False, and nothing said, for every other call, and where an output is not finite: those take the
+// road on which everything is checked and named.
+bool plain(Given output, Given query, Given key, Given value, bool causal, nb::callable get_threads) {
+    const int n = (int)query.ndim(), axes = n - 3;
+    if (n < 2 || axes > regard::MAX_LEAD || !same_up_to_heads(query, key) || !same_up_to_heads(query, value))
+        return false;
+    for (const Given &x : {query, key, value})
+        if (!is_plain(x)) return false;
+    Call c;
+    c.axes = axes < 0 ? 0 : axes;
+    for (int i = 0; i < c.axes; i++) c.batch *= c.lead[i] = (int64_t)query.shape(i);
+    c.H = axes < 0 ? 1 : query.shape(axes), c.Hkv = axes < 0 ? 1 : key.shape(axes);
+    c.Nq = query.shape(n - 2), c.Nk = key.shape(n - 2), c.D = query.shape(n - 1), c.Dv = value.shape(n - 1);
+    const bool fits = (int64_t)key.shape(n - 1) == c.D && (int64_t)value.shape(n - 2) == c.Nk && c.H % c.Hkv == 0 &&
+                      (axes < 0 || (int64_t)value.shape(axes) == c.Hkv) && (int64_t)output.shape(n - 1) == c.Dv;
+    if (!fits || (causal && c.Nq != c.Nk)) return false;
+    const Type type = query.itemsize() == 2 ? Type::f16 : query.itemsize() == 4 ? Type::f32 : Type::f64;
+    c.query = plain_array(query, type, axes), c.key = plain_array(key, type, axes);
+    c.value = plain_array(value, type, axes), c.output = plain_array(output, type, axes);
+    c.scale = 1 / std::sqrt((double)c.D);
+    if (type != Type::f64) c.scale = (float)c.scale;
+    std::vector<int64_t> hi(causal ? c.Nq : 0);
+    for (int64_t i = 0; i < (int64_t)hi.size(); i++) hi[i] = i + 1;
+    if (causal) c.hi.data = (char *)hi.data(), c.hi.type = Type::i64, c.hi.row = 8;
+    const int64_t threads = regard::is_small(c) ? 1 : nb::cast<int64_t>(get_threads());
+    return !compute(*available().back(), c, threads).strange;
+}
 
 std::vector<std::string> names() {
     std::vector<std::string> all;
@@ -201,6 +229,8 @@ NB_MODULE(_native, m) {
         by_name(set).power(const_cast<void *>(x.data()), (int64_t)x.size(), x.itemsize() == 8);
     }, "2^x in place, of a contiguous float32 or float64 array: the softmax's exponential.");
     m.def("sets", &names, "Names of the instruction sets that this machine can run, the best last.");
+    m.def("plain", &plain, nb::arg("output"), nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("causal"),
+          nb::arg("get_threads"), "Whether the call was plain, and is computed.");
     nb::class_<NativeCall>(m, "Call")
         .def(nb::init<const std::string &, Given, Given, Given, int, int, Maybe, Maybe, Maybe, Maybe, int,
                       Maybe, Maybe, Maybe, double, double, bool>(),
@@ -209,7 +239,7 @@ NB_MODULE(_native, m) {
              nb::arg("bias").none(), nb::arg("bias_type"), nb::arg("slopes").none(), nb::arg("sinks").none(),
              nb::arg("start").none(), nb::arg("scale"), nb::arg("softcap"), nb::arg("natural"))
         .def("run", &NativeCall::run, nb::lock_self(), nb::arg("output"), nb::arg("maximum"),
-             nb::arg("reciprocal"), nb::arg("lse"), nb::arg("threads"))
+             nb::arg("reciprocal"), nb::arg("threads"))
         .def("weights", &NativeCall::weights, nb::lock_self(), nb::arg("b"), nb::arg("head"),
              nb::arg("rows"), nb::arg("keys"), nb::arg("out"));
 }

@@ -47,8 +47,9 @@ struct Call {
     Array start;                     // i64, (*lead): position of query 0, for alibi
     double scale = 1, softcap = 0;   // softcap 0: none
     bool natural = false;            // scores in natural units, not in base 2
-    // Of each row, contiguous (*lead, H, Nq), in the type that is computed in (f64 for f64, else f32):
-    void *maximum = nullptr, *reciprocal = nullptr, *lse = nullptr;  // all or none
+    // Of each row, contiguous (*lead, H, Nq), in the type that is computed in (f64 for f64, else f32), where
+    // they are wanted: the largest score, and 1 over the sum of the exponentials.
+    void *maximum = nullptr, *reciprocal = nullptr;
     std::atomic<bool> *strange = nullptr;  // set where an output is not finite
 
     [[gnu::always_inline]] int64_t group() const { return Hkv ? H / Hkv : 1; }

@@ -49,8 +49,11 @@ template <class T> int64_t open_item(const Call &c, int64_t item, Block<T> *&blo
         k.b = b, k.kv = kv;
         scratch = aligned(lay_out(c, k, scratch));
         int64_t head[Block<T>::L], index[Block<T>::L], n = 0;
-        for (int64_t r = i * k.L; r < least(c.rows(), (i + 1) * k.L); r++, n++)
-            head[n] = kv * c.group() + r / c.Nq, index[n] = r % c.Nq;
+        int64_t h = kv * c.group() + i * k.L / c.Nq, q = i * k.L % c.Nq;
+        for (int64_t r = i * k.L; r < least(c.rows(), (i + 1) * k.L); r++, n++) {
+            head[n] = h, index[n] = q++;
+            if (q == c.Nq) q = 0, h++;
+        }
         place_queries(c, k, head, index, n);
     }
     return to - from;
@@ -128,13 +131,16 @@ void run_item(const Call &c, int64_t item, int64_t segment, char *partials, char
         return;
     }
     const Units<T> units(c);
-    for (int64_t i = 0; i < n; i++) begin(c, blocks[i]);
     int64_t first, last;  // segments that no row sees change nothing: they are left out
     seen_by(c, blocks, n, first, last);
+    for (int64_t i = 0; i < n && first >= last; i++) begin(c, blocks[i]);
     for (int64_t s = first / SEGMENT; s * SEGMENT < last; s++) {
         run_segment(c, blocks, n, s, scratch, watch);
         for (int64_t i = 0; i < n; i++)
-            merge_segment(units, c, blocks[i], blocks[i].m, blocks[i].l, blocks[i].o);
+            if (s == first / SEGMENT)
+                adopt_segment(blocks[i]);
+            else
+                merge_segment(units, c, blocks[i], blocks[i].m, blocks[i].l, blocks[i].o);
     }
     for (int64_t i = 0; i < n; i++) finish(c, blocks[i]);
 }

@@ -125,10 +125,14 @@ template <class T> char *lay_out(const Call &c, Block<T> &k, char *room) {
     return room + block_bytes<T>(c);
 }
 
-template <class T> void place_query(const Call &c, Block<T> &k, T factor, int first) {
-    const char *row[W<T>];
-    for (int w = 0; w < W<T>; w++)
-        row[w] = c.at(c.query, k.b, k.head[first + w]) + k.index[first + w] * c.query.row;
+// The row of a lane, in an array of the block's batch element that begins at `base`.
+template <class T> const char *row_of(const Array &a, const char *base, const Block<T> &k, int64_t lane) {
+    return base + k.head[lane] * a.head + k.index[lane] * a.row;
+}
+
+template <class T> void transpose_queries(const Call &c, Block<T> &k, T factor, int first) {
+    const char *base = c.at(c.query, k.b, 0), *row[W<T>];
+    for (int w = 0; w < W<T>; w++) row[w] = row_of(c.query, base, k, first + w);
     int64_t d = 0;
     for (; d + W<T> <= c.D && dense(c.query) && c.query.type == own<T>(); d += W<T>) {
         Vec<T> x[W<T>];
@@ -145,16 +149,17 @@ template <class T>
 void place_queries(const Call &c, Block<T> &k, const int64_t *head, const int64_t *index, int64_t n) {
     k.n = n;
     k.first = c.Nk, k.last = 0, k.late_lo = 0, k.early_hi = c.Nk;
+    const char *lo = c.lo ? c.at(c.lo, k.b, 0) : nullptr, *hi = c.hi ? c.at(c.hi, k.b, 0) : nullptr;
     for (int i = 0; i < k.L; i++) {
         const int64_t lane = i < n ? i : 0;
         k.head[i] = head[lane];
         k.index[i] = index[lane];
-        k.lo[i] = c.lo ? peek<int64_t>(c.at(c.lo, k.b, k.head[i]) + k.index[i] * c.lo.row) : 0;
-        k.hi[i] = c.hi ? peek<int64_t>(c.at(c.hi, k.b, k.head[i]) + k.index[i] * c.hi.row) : c.Nk;
+        k.lo[i] = lo ? peek<int64_t>(row_of(c.lo, lo, k, i)) : 0;
+        k.hi[i] = hi ? peek<int64_t>(row_of(c.hi, hi, k, i)) : c.Nk;
         if (k.lo[i] < k.hi[i]) k.first = least(k.first, k.lo[i]), k.last = most(k.last, k.hi[i]);
         k.late_lo = most(k.late_lo, k.lo[i]), k.early_hi = least(k.early_hi, k.hi[i]);
     }
-    for (int i = 0; i < k.L; i += W<T>) place_query(c, k, Units<T>(c).query, i);
+    for (int i = 0; i < k.L; i += W<T>) transpose_queries(c, k, Units<T>(c).query, i);
 }
 
 // --------------------------------------------------------- what is done to the scores of a tile
@@ -180,8 +185,7 @@ template <class T> void alibi_of(const Call &c, const Block<T> &k, int i, Keys k
     }
 }
 
-template <class T> void mask_of(const Call &c, const Block<T> &k, int i, Keys keys, T *to) {
-    const char *row = c.at(c.mask, k.b, k.head[i]) + k.index[i] * c.mask.row;
+template <class T> void mask_of(const Call &c, const char *row, Keys keys, T *to) {
     if (!keys.list && dense(c.mask))
         for (int64_t j = 0; j < keys.n; j++) to[j] = row[keys.j0 + j] ? to[j] : -infinity<T>();
     else
@@ -193,11 +197,12 @@ template <class T> void mask_of(const Call &c, const Block<T> &k, int i, Keys ke
 template <class T> bool addends(const Call &c, const Block<T> &k, Keys keys) {
     auto seen = Vec<T>{} != Vec<T>{};
     const Vec<T> hidden = spread<Vec<T>>(-infinity<T>());
+    const char *bias = c.bias ? c.at(c.bias, k.b, 0) : nullptr, *mask = c.mask ? c.at(c.mask, k.b, 0) : nullptr;
     for (int i = 0; i < k.n; i++) {
         T *to = k.added + i * TILE;
         for (int64_t j = 0; j < TILE; j += W<T>) store(to + j, j < keys.n ? Vec<T>{} : hidden);
-        if (c.bias) {
-            const char *row = c.at(c.bias, k.b, k.head[i]) + k.index[i] * c.bias.row;
+        if (bias) {
+            const char *row = row_of(c.bias, bias, k, i);
             if (!keys.list)
                 read_row<T>(c.bias, row + keys.j0 * c.bias.column, keys.n, to);
             else
@@ -205,7 +210,7 @@ template <class T> bool addends(const Call &c, const Block<T> &k, Keys keys) {
                     read_row<T>(c.bias, row + keys[j] * c.bias.column, 1, to + j);
         }
         if (c.slopes) alibi_of(c, k, i, keys, to);
-        if (c.mask) mask_of(c, k, i, keys, to);
+        if (mask) mask_of(c, row_of(c.mask, mask, k, i), keys, to);
         for (int64_t j = keys.n; j % W<T>; j++) to[j] = -infinity<T>();
         for (int64_t j = 0; j < keys.n; j += W<T>) seen |= load<Vec<T>>(to + j) != hidden;
     }
@@ -235,12 +240,15 @@ template <class T> void hide_by_interval(const Block<T> &k, Keys keys) {
         hi[i / W<T>][i % W<T>] = (T)most<int64_t>(-1, least(k.hi[i] - keys.j0, keys.n));
     }
     const Vec<T> hidden = spread<Vec<T>>(-infinity<T>());
-    for (int64_t j = 0; j < keys.n; j++)
-        for (int v = 0; v < V; v++) {
+    const int64_t all_from = most<int64_t>(0, k.late_lo - keys.j0), all_to = k.early_hi - keys.j0;
+    for (int64_t j = 0; j < keys.n; j++) {
+        if (j == all_from && all_from < all_to) j = least(all_to, keys.n);  // all see those between
+        for (int v = 0; v < V && j < keys.n; v++) {
             T *p = k.s + (j * V + v) * W<T>;
             const Vec<T> at = spread<Vec<T>>((T)j);
             store(p, (at >= lo[v]) & (at < hi[v]) ? load<Vec<T>>(p) : hidden);
         }
+    }
 }
 
 template <class T> void hide_listed(const Block<T> &k, Keys keys) {

@@ -8,30 +8,51 @@ namespace {
 
 template <class T> Vec<T> shift_of(Vec<T> m) { return m == -infinity<T>() ? Vec<T>{} : m; }
 
-// Scores become exp(score - maximum); the sums are carried over. With care, a hidden pair becomes -0,
-// which no exponential is.
+// n scores of each lane become exp(score - shift), and are added to `sum` in order. With care, a hidden
+// pair becomes -0, which no exponential is.
+template <class T, bool natural, int N>
+[[gnu::always_inline]] inline void exponentials_of(T *s, T exponent, const Vec<T> (&shift)[V], bool care,
+                                                   Vec<T> (&sum)[V]) {
+    Vec<T> p[N];
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) p[i] = load<Vec<T>>(s + i * W<T>) - shift[i % V];
+#pragma GCC unroll 4
+    for (int i = 0; natural && i < N; i++) p[i] *= exponent;
+    exp2<T>(p);
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) {
+        T *place = s + i * W<T>;
+        sum[i % V] += p[i];
+        store(place, care ? (load<Vec<T>>(place) == -infinity<T>() ? -Vec<T>{} : p[i]) : p[i]);
+    }
+}
+
+template <class T, bool natural>
+void exponentials_down(T *s, int64_t n, T exponent, const Vec<T> (&shift)[V], bool care, Vec<T> (&sum)[V]) {
+    int64_t j = 0;
+    for (; j + 2 <= n; j += 2) exponentials_of<T, natural, 2 * V>(s + j * V * W<T>, exponent, shift, care, sum);
+    if (j < n) exponentials_of<T, natural, V>(s + j * V * W<T>, exponent, shift, care, sum);
+}
+
+// Scores become exp(score - maximum); the sums are carried over.
 template <class T>
 void exponentials(const Units<T> &units, Block<T> &k, int64_t n, bool care, Vec<T> (&carry)[V]) {
+    Vec<T> top[V], shift[V], sum[V] = {};
+    for (int v = 0; v < V; v++) top[v] = k.m[v];
+    for (int64_t j = 0; j < n; j++)
+        for (int v = 0; v < V; v++) {
+            const Vec<T> x = load<Vec<T>>(k.s + j * k.L + v * W<T>);
+            top[v] = x > top[v] ? x : top[v];
+        }
     for (int v = 0; v < V; v++) {
-        T *s = k.s + v * W<T>;
-        Vec<T> top = k.m[v];
-        for (int64_t j = 0; j < n; j++) {
-            const Vec<T> x = load<Vec<T>>(s + j * k.L);
-            top = x > top ? x : top;
-        }
-        const Vec<T> shift = shift_of<T>(top);
-        carry[v] = units.power(k.m[v] - shift);
-        Vec<T> sum{};
-        for (int64_t j = 0; j < n; j++) {
-            const Vec<T> x = load<Vec<T>>(s + j * k.L);
-            Vec<T> p = units.power(x - shift);
-            sum += p;
-            if (care) p = x == -infinity<T>() ? -Vec<T>{} : p;
-            store(s + j * k.L, p);
-        }
-        k.l[v] = fma(k.l[v], carry[v], sum);
-        k.m[v] = top;
+        shift[v] = shift_of<T>(top[v]);
+        carry[v] = units.power(k.m[v] - shift[v]);
     }
+    if (units.natural)
+        exponentials_down<T, true>(k.s, n, units.exponent, shift, care, sum);
+    else
+        exponentials_down<T, false>(k.s, n, units.exponent, shift, care, sum);
+    for (int v = 0; v < V; v++) k.l[v] = fma(k.l[v], carry[v], sum[v]), k.m[v] = top[v];
 }
 
 template <class T>
@@ -81,6 +102,12 @@ template <class T> void begin(const Call &c, Block<T> &k) {
     std::memset(k.total, 0, c.Dv * k.L * sizeof(T));
 }
 
+// The first segment is all there is as yet.
+template <class T> void adopt_segment(Block<T> &k) {
+    for (int v = 0; v < V; v++) k.M[v] = k.m[v], k.S[v] = k.l[v];
+    std::swap(k.o, k.total);
+}
+
 // (M, S, total) and a segment's (m, l, o) become one.
 template <class T>
 void merge_segment(const Units<T> &units, const Call &c, Block<T> &k, const Vec<T> *m, const Vec<T> *l,
@@ -115,8 +142,8 @@ template <class T> void merge_sinks(const Call &c, Block<T> &k) {
 // Each lane's totals · r + 0 to its row of the output.
 template <class T> void write_rows(const Call &c, const Block<T> &k, const Vec<T> (&r)[V]) {
     char *row[Block<T>::L];
-    for (int64_t i = 0; i < k.n; i++)
-        row[i] = (char *)c.at(c.output, k.b, k.head[i]) + k.index[i] * c.output.row;
+    const char *base = c.at(c.output, k.b, 0);
+    for (int64_t i = 0; i < k.n; i++) row[i] = (char *)row_of(c.output, base, k, i);
     int64_t d = 0;
     for (; d + W<T> <= c.Dv && dense(c.output) && c.output.type == own<T>(); d += W<T>)
         for (int v = 0; v < V; v++) {
@@ -139,12 +166,9 @@ template <class T> void finish(const Call &c, Block<T> &k) {
     write_rows(c, k, r);
     if (!c.maximum) return;
     for (int64_t i = 0; i < k.n; i++) {
-        const T m = k.M[i / W<T>][i % W<T>], sum = k.S[i / W<T>][i % W<T>];
         const int64_t at = (k.b * c.H + k.head[i]) * c.Nq + k.index[i];
-        const double natural = (double)m * (c.natural ? 1 : LN2);
-        ((T *)c.maximum)[at] = m;
+        ((T *)c.maximum)[at] = k.M[i / W<T>][i % W<T>];
         ((T *)c.reciprocal)[at] = r[i / W<T>][i % W<T>];
-        ((T *)c.lse)[at] = sum == 0 ? -infinity<T>() : (T)(natural + std::log((double)sum));
     }
 }
 

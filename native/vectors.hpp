@@ -106,45 +106,62 @@ inline Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
 #endif
 }
 
-// 2^y for y ≤ 0: at most 1 unit in the last place on [-126, 0] (-1022 for double), exactly 1 at 0,
-// exactly 0 below, so also at -inf; a NaN comes back as a NaN. Rounds y to an integer r by adding
-// 1.5·2^23 (2^52), evaluates a minimax polynomial of 2^(y - r) whose constant is exactly 1, and adds
-// r to the exponent.
-inline Vec<float> exp2(Vec<float> y) {
-    const Vec<float> magic = spread<Vec<float>>(12582912.0f);
-    Vec<float> r = y + magic;
-    const Words n = (Words)r;
-    r -= magic;
-    const Vec<float> f = y - r;
-    Vec<float> p = spread<Vec<float>>(0.000153533617864f);
-    p = fma(p, f, spread<Vec<float>>(0.00133988743782f));
-    p = fma(p, f, spread<Vec<float>>(0.00961843735844f));
-    p = fma(p, f, spread<Vec<float>>(0.0555033247126f));
-    p = fma(p, f, spread<Vec<float>>(0.240226479136f));
-    p = fma(p, f, spread<Vec<float>>(0.693147202855f));
-    p = fma(p, f, spread<Vec<float>>(1.0f));
-    const Vec<float> scaled = (Vec<float>)((Words)p + (n << 23));
-    const Vec<float> tiny = (y < -126.0f) ? Vec<float>{} : scaled;
-    return (y == y) ? tiny : y;
+// 2^y for y ≤ 0, of N vectors in step, so that none waits for its own last operation: at most 1 unit in
+// the last place on [-126, 0] (-1022 for double), exactly 1 at 0, exactly 0 below, so also at -inf; a NaN
+// comes back as a NaN, whatever its bits, since it is multiplied and never added to as a whole number.
+// Rounds y to an integer r by adding 1.5·2^23 (2^52), evaluates a minimax polynomial of 2^(y - r) whose
+// constant is exactly 1; the low bits of that sum, which hold r + 127 (1023), become the exponent of 2^r.
+template <class T> struct Exp2;
+template <> struct Exp2<float> {
+    typedef Words Whole;
+    static constexpr float magic = 12582912.0f, bias = 127, least = -126;
+    static constexpr int mantissa = 23;
+    static constexpr float c[] = {0.000153533617864f, 0.00133988743782f, 0.00961843735844f, 0.0555033247126f,
+                                  0.240226479136f,    0.693147202855f,   1.0f};
+};
+template <> struct Exp2<double> {
+    typedef LongWords Whole;
+    static constexpr double magic = 6755399441055744.0, bias = 1023, least = -1022;
+    static constexpr int mantissa = 52;
+    static constexpr double c[] = {
+        2.5625414612018138179e-11, 4.4565704928404563079e-10, 7.0549744827933673128e-9,
+        1.0178051942061471994e-7,  1.3215486594899961499e-6,  0.000015252733854318075047,
+        0.00015403530393640735465, 0.0013333558146392691022,  0.0096181291076283295561,
+        0.055504108664821687112,   0.24022650695910071507,    0.69314718055994530855,   1.0,
+    };
+};
+
+template <class T, int N> [[gnu::always_inline]] inline void exp2(Vec<T> (&y)[N]) {
+    using E = Exp2<T>;
+    const Vec<T> magic = spread<Vec<T>>(E::magic + E::bias);
+    Vec<T> r[N], f[N], p[N];
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) r[i] = y[i] + magic;
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) f[i] = r[i] - magic;
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) f[i] = y[i] - f[i];
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) p[i] = spread<Vec<T>>(E::c[0]);
+#pragma GCC unroll 12
+    for (size_t k = 1; k < sizeof E::c / sizeof(T); k++)
+#pragma GCC unroll 4
+        for (int i = 0; i < N; i++) p[i] = fma(p[i], f[i], spread<Vec<T>>(E::c[k]));
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) p[i] *= (Vec<T>)((typename E::Whole)r[i] << E::mantissa);
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) y[i] = y[i] < E::least ? Vec<T>{} : p[i];
 }
 
+inline Vec<float> exp2(Vec<float> y) {
+    Vec<float> x[1] = {y};
+    exp2<float>(x);
+    return x[0];
+}
 inline Vec<double> exp2(Vec<double> y) {
-    const Vec<double> magic = spread<Vec<double>>(6755399441055744.0);
-    Vec<double> r = y + magic;
-    const LongWords n = (LongWords)r;
-    r -= magic;
-    const Vec<double> f = y - r;
-    static const double c[] = {
-        4.4565704928404563079e-10, 7.0549744827933673128e-9, 1.0178051942061471994e-7,
-        1.3215486594899961499e-6,  0.000015252733854318075047, 0.00015403530393640735465,
-        0.0013333558146392691022,  0.0096181291076283295561, 0.055504108664821687112,
-        0.24022650695910071507,    0.69314718055994530855,   1.0,
-    };
-    Vec<double> p = spread<Vec<double>>(2.5625414612018138179e-11);
-    for (double k : c) p = fma(p, f, spread<Vec<double>>(k));
-    const Vec<double> scaled = (Vec<double>)((LongWords)p + (n << 52));
-    const Vec<double> tiny = (y < -1022.0) ? Vec<double>{} : scaled;
-    return (y == y) ? tiny : y;
+    Vec<double> x[1] = {y};
+    exp2<double>(x);
+    return x[0];
 }
 
 }  // namespace REGARD_ISA

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,7 +96,7 @@ def check(
     return Problem(
         query=query, key=key, value=value, bare=bare, mask=mask, array=array, lo=lo, hi=hi,
         start=start, bias=bias, alibi=alibi, sinks=_sinks(sinks, query.shape[-3]),
-        scale=_number("scale", 1 / query.shape[-1] ** 0.5 if scale is None else scale, dtype),
+        scale=_number("scale", 1 / sqrt(query.shape[-1]) if scale is None else scale, dtype),
         softcap=None if softcap is None else _softcap(softcap, dtype),
     )  # fmt: skip
 

@@ -93,7 +93,7 @@ def test_segments_of_one_head_are_split_over_threads(engine):
     q, k, v = draw_call(4, lead=(), H=1, Nq=1, Nk=40_001, D=64, Dv=64, dtype=np.float32)
     problem = check(q, k, v)
     call = native.call_of(problem, engine)
-    rows = [np.empty(problem.shape[:-1], np.float32) for _ in range(3)]
+    rows = [np.empty(problem.shape[:-1], np.float32) for _ in range(2)]
     output = np.empty(problem.output_shape, np.float32)
     assert call.run(output, *rows, 2) == (2, 20, True, True, False)
     whole = output.copy()
@@ -105,7 +105,7 @@ def test_segments_of_one_head_are_split_over_threads(engine):
 def test_small_calls_run_inline_and_large_ones_on_threads(engine):
     for Nq, expected in ((16, 1), (1024, 2)):
         problem = check(*draw_call(5, lead=(), H=4, Nq=Nq, Nk=Nq, D=16, Dv=16, dtype=np.float32))
-        rows = [np.empty(problem.shape[:-1], np.float32) for _ in range(3)]
+        rows = [np.empty(problem.shape[:-1], np.float32) for _ in range(2)]
         output = np.empty(problem.output_shape, np.float32)
         assert native.call_of(problem, engine).run(output, *rows, 2)[0] == expected
 

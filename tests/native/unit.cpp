@@ -16,11 +16,11 @@ namespace {
 
 struct Case {
     int Nq, Nk, D, Dv;
-    std::vector<float> q, k, v, output, maximum, reciprocal, lse;
+    std::vector<float> q, k, v, output, maximum, reciprocal;
 
     Case(int Nq, int Nk, int D, int Dv, std::mt19937 &random)
         : Nq(Nq), Nk(Nk), D(D), Dv(Dv), q(Nq * D), k(Nk * D), v(Nk * Dv), output(Nq * Dv), maximum(Nq),
-          reciprocal(Nq), lse(Nq) {
+          reciprocal(Nq) {
         std::normal_distribution<float> normal;
         for (auto *x : {&q, &k, &v})
             for (float &y : *x) y = normal(random);
@@ -40,7 +40,7 @@ struct Case {
         c.H = c.Hkv = 1, c.Nq = Nq, c.Nk = Nk, c.D = D, c.Dv = Dv;
         c.query = array(q, D), c.key = array(k, D), c.value = array(v, Dv), c.output = array(output, Dv);
         c.scale = 1 / std::sqrt((double)D);
-        c.maximum = maximum.data(), c.reciprocal = reciprocal.data(), c.lse = lse.data();
+        c.maximum = maximum.data(), c.reciprocal = reciprocal.data();
         std::vector<char> scratch(kernels.scratch(c) + 64);
         std::atomic<bool> stop{false};
         Watch watch{&stop};
@@ -61,7 +61,8 @@ struct Case {
             for (int j = 0; j < Nk; j++) sum += p[j] * v[j * Dv + d];
             worst = std::fmax(worst, std::fabs(sum / total - output[i * Dv + d]));
         }
-        return std::fmax(worst, std::fabs(largest + std::log(total) - lse[i]));
+        const double lse = maximum[i] * std::log(2) - std::log(reciprocal[i]);
+        return std::fmax(worst, std::fabs(largest + std::log(total) - lse));
     }
 };
 

@@ -31,6 +31,7 @@ except ImportError as error:
 MOST_LEAD = 8  # axes before the heads
 CODES = {np.dtype(np.float16): 0, np.dtype(np.float32): 2, np.dtype(np.float64): 3}
 BFLOAT16 = 1
+PLAIN = tuple(CODES)
 
 
 def run(problem: Problem, out: Array | None = None, *, name: str) -> Result:
@@ -42,8 +43,8 @@ def run(problem: Problem, out: Array | None = None, *, name: str) -> Result:
     native = output.dtype.isnative and output.flags.aligned
     place = output if native else np.empty(output.shape, problem.query.dtype)
     call = call_of(problem, name)
-    maximum, reciprocal, lse = (np.empty(problem.shape[:-1], problem.dtype) for _ in range(3))
-    *_, strange = call.run(_bits(place), maximum, reciprocal, lse, get_num_threads())
+    maximum, reciprocal = (np.empty(problem.shape[:-1], problem.dtype) for _ in range(2))
+    *_, strange = call.run(_bits(place), maximum, reciprocal, get_num_threads())
     if strange:
         _mend_overflow(problem, place, name)
     if not native:
@@ -55,11 +56,38 @@ def run(problem: Problem, out: Array | None = None, *, name: str) -> Result:
         call.weights(b, int(index[-1]), _list(rows), _list(columns), weights)
         return weights
 
-    return Result(output, lse, weights_of)
+    return Result(output, _lse(maximum, reciprocal, natural=_natural(problem)), weights_of)
+
+
+def plain(query: Any, key: Any, value: Any, causal: Any) -> Array | None:
+    """The output of a call that is plain, as most are; None for all others.
+
+    Plain are three arrays of one dtype and of shapes that fit, full or causal with Nq = Nk: checked
+    in C++, in a few microseconds. What is not, or would be an error, is left to the road on which
+    everything is checked and named.
+    """
+    if not (SETS and type(query) is type(key) is type(value) is np.ndarray):
+        return None
+    dtype = query.dtype
+    if dtype not in PLAIN or key.dtype is not dtype or value.dtype is not dtype or value.ndim < 2:
+        return None
+    output = np.empty((*query.shape[:-1], value.shape[-1]), dtype)
+    try:
+        done = _native.plain(output, query, key, value, causal, get_num_threads)
+    except TypeError:  # strides that are no whole items
+        return None
+    return output if done else None
+
+
+def _lse(maximum: Array, reciprocal: Array, natural: bool) -> Array:
+    with np.errstate(divide="ignore"):  # a row with nothing to see: -inf
+        sums = np.log(reciprocal.astype(np.float64))
+    highest = maximum.astype(np.float64) * (1 if natural else np.log(2))
+    return (highest - np.where(sums == -np.inf, 0, sums)).astype(maximum.dtype)
 
 
 def call_of(problem: Problem, name: str) -> Any:
-    """The call as the kernels take it, with `run(output, maximum, reciprocal, lse, threads)`."""
+    """The call as the kernels take it, with `run(output, maximum, reciprocal, threads)`."""
     p = problem
     bias = p.bias
     if bias is not None and bias.dtype not in CODES and bias.dtype.name != "bfloat16":
