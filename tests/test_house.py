@@ -37,7 +37,8 @@ FLOORS = [
     {"corpus"},
     {"models"},
     {"pictures"},
-    {"bench", "cli"},
+    {"bench", "lab"},
+    {"cli"},
 ]
 LOOKS = {("attention_map", "pictures"), ("trace", "pictures")}  # .plot and the like, when called
 FLOOR = {name: i for i, floor in enumerate(FLOORS) for name in floor}

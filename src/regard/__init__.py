@@ -11,7 +11,7 @@ from .rotary import rotary
 from .threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
-    from . import models, pictures
+    from . import lab, models, pictures
     from .trace import Trace
 
 __version__ = "0.1.0"
@@ -26,6 +26,7 @@ __all__ = [
     "biases",
     "explain",
     "get_num_threads",
+    "lab",
     "look",
     "masks",
     "models",
@@ -38,8 +39,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`models`, `pictures` and `Trace` are imported when first asked for."""
-    if name in ("models", "pictures"):
+    """`lab`, `models`, `pictures` and `Trace` are imported when first asked for."""
+    if name in ("lab", "models", "pictures"):
         return import_module(f".{name}", __name__)
     if name == "Trace":
         return import_module(".trace", __name__).Trace

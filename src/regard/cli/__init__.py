@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import Any
 
-from . import embed, info, look  # noqa: F401 - each adds its command, in this order of the help
+from . import embed, info, lab, look  # noqa: F401 - each adds its command, in this order of the help
 from .base import app
 
 __all__ = ["app", "run"]
