@@ -50,6 +50,18 @@ def test_cells_hold_the_largest_of_each_block(kind, most):
     assert cells.block == ((1, 1) if most == 300 else (-(-149 // most),) * 2)
 
 
+def test_many_heads_in_one_pass_are_each_as_if_alone():
+    q, k, _ = draw_call(5, lead=(2,), H=3, Nq=31, Nk=37)
+    stack = stack_of(regard.look(q, k))
+    places = list(np.ndindex(2, 3))
+    for index, cells in zip(places, stack.all_cells(places, 7), strict=True):
+        alone = stack.cells(index, 7)
+        np.testing.assert_allclose(cells.weights, alone.weights, rtol=1e-12)
+        np.testing.assert_array_equal(cells.hidden, alone.hidden)
+    one = stack_of(regard.look(q[0, :1], k[0, :1])).cells((0,), 7)
+    np.testing.assert_allclose(one.weights, stack.cells((0, 0), 7).weights, rtol=1e-12)
+
+
 random_masks = st.sampled_from([
     masks.causal(), masks.window(5, 2), masks.window(None, 3) & masks.causal(),
     masks.lengths(11), masks.lengths(9, start=4), masks.prefix(6),

@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
 
 import regard
-from regard.pictures import heads, heat
+from regard.pictures import heads, heat, rollout
 from regard.pictures.palette import DARK, LIGHT
 
 TOKENS = ["[CLS]", " law\n", "</script><img src=x onerror=alert(1)>", "$x^2$", "東京", "🎈", "\x00"]
@@ -110,6 +110,14 @@ def test_a_long_text_is_pooled_and_says_so():
     assert words_of(axes.yaxis)[1] == str(axes.get_yticks()[1])
 
 
+def test_a_small_picture_has_fewer_cells():
+    figure = drawn(heat(np.eye(300), width=4.0))
+    cells = figure.axes[0].images[0].get_array()
+    assert cells.shape == (216, 216)
+    assert cells.max(axis=1).min() == 1  # no query is skipped
+    assert scale_of(figure)[1] == "largest weight of 2 × 2 pairs"
+
+
 def test_many_tokens_are_labelled_here_and_there():
     tokens = [f"t{i}" for i in range(211)]
     axes = drawn(heat(np.eye(211), tokens=tokens)).axes[0]
@@ -176,6 +184,25 @@ def test_thumbnails_are_pooled_and_hidden_ones_hatched(attended):
     width, height = (right - left) / 7, (bottom - top) / 7
     assert covers[1].get_path().contains_point((left + 6.5 * width, top + 0.5 * height))
     assert not covers[1].get_path().contains_point((left + 0.5 * width, top + 0.5 * height))
+
+
+def test_attention_rolled_out():
+    (weights,) = draw(7, (2, 3, 5, 5), low=0.0, high=1.0)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    a, b = (weights.mean(axis=1) + np.eye(5)) / 2
+    figure = drawn(rollout(weights, list("abcde"), dark=True))
+    np.testing.assert_allclose(figure.axes[0].images[0].get_array(), b @ a, atol=1e-6)
+    assert words_of(figure.axes[0].xaxis)[4] == "4 e"
+    assert scale_of(figure)[1] == "rolled-out attention"
+    trace = regard.Trace.from_arrays(weights, list("vwxyz"))
+    figure = rollout(trace, layer=0)
+    np.testing.assert_allclose(figure.axes[0].images[0].get_array(), a, atol=1e-6)
+    assert words_of(figure.axes[0].xaxis)[0] == "0 v"
+    for shape in ((5, 5), (3, 5, 5), (2, 3, 5, 7)):
+        with pytest.raises(ValueError, match=r"weights must be a Trace or \(L, H, N, N\), got"):
+            rollout(np.ones(shape))
+    with pytest.raises(ValueError, match="tokens must be one for each of 5, got 2"):
+        rollout(weights, ["a", "b"])
 
 
 def test_heads_of_too_many_axes():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .blocks import shapes
     from .lines import links
-    from .maps import heads, heat
+    from .maps import heads, heat, rollout
     from .records import statistics
     from .tiles import mask
 
@@ -20,10 +20,11 @@ WHERE = {
     "heat": "maps",
     "links": "lines",
     "mask": "tiles",
+    "rollout": "maps",
     "shapes": "blocks",
     "statistics": "records",
 }
-__all__ = ["heads", "heat", "links", "mask", "shapes", "statistics"]
+__all__ = ["heads", "heat", "links", "mask", "rollout", "shapes", "statistics"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class Stack:
 
     def head(self, head: int | tuple[int, ...] | None) -> Index:
         """The index of one head, checked; where there is one only it need not be named."""
-        if head is None and np.prod(self.lead) == 1:
+        if head is None and prod(self.lead) == 1:
             return (0,) * len(self.lead)
         index = () if head is None else head if isinstance(head, tuple) else (head,)
         whole = all(isinstance(i, (int, np.integer)) for i in index)
@@ -93,29 +94,32 @@ class Stack:
 
     def cells(self, index: Index, most: int) -> Cells:
         """A head in at most `most` x `most` cells."""
+        return self.all_cells([index], most)[0]
+
+    def all_cells(self, places: Sequence[Index], most: int) -> list[Cells]:
+        """Many heads; those of one map in one pass over its weights."""
         rows, columns = (edges(n, most) for n in self.shape[-2:])
+        passed: dict[int, Array] = {}
+        made = []
+        for index in places:
+            layer, inner = self._place(index)
+            if isinstance(layer, AttentionMap) and (len(places) > 1 or _is_one_head(layer)):
+                if id(layer) not in passed:
+                    passed[id(layer)] = layer.pooled(len(rows) - 1, len(columns) - 1, "max")
+                weights = passed[id(layer)][inner]
+            else:
+                weights = self._pooled(index, rows, columns)
+            made.append(Cells(weights, self._hidden(index, rows, columns), rows, columns))
+        return made
+
+    def _pooled(self, index: Index, rows: Array, columns: Array) -> Array:
+        """The largest weight of each block of one head, (R, C)."""
         weights = np.zeros((len(rows) - 1, len(columns) - 1))
         for r, (first, last) in enumerate(pairwise(rows)):
             for start in range(first, last, ROWS):
                 block = self.rows(index, slice(start, min(start + ROWS, last)))
                 np.maximum(weights[r], _largest(block, columns), out=weights[r])
-        return Cells(weights, self._hidden(index, rows, columns), rows, columns)
-
-    def all_cells(self, places: Iterable[Index], most: int) -> list[Cells]:
-        """Many heads; those of one map in one pass over its weights."""
-        pooled: dict[Any, Array] = {}
-        made = []
-        for index in places:
-            layer, inner = self._place(index)
-            if not isinstance(layer, AttentionMap):
-                made.append(self.cells(index, most))
-                continue
-            rows, columns = (edges(n, most) for n in self.shape[-2:])
-            if id(layer) not in pooled:
-                pooled[id(layer)] = layer.pooled(len(rows) - 1, len(columns) - 1, "max")
-            hidden = self._hidden(index, rows, columns)
-            made.append(Cells(pooled[id(layer)][inner], hidden, rows, columns))
-        return made
+        return weights
 
     def _hidden(self, index: Index, rows: Array, columns: Array) -> Array:
         """Of which blocks no pair is seen, (R, C)."""
@@ -178,6 +182,10 @@ def _of_array(source: Any) -> Stack:
         raise ValueError(f"weights must be (*lead, Nq, Nk), nothing empty, got {array.shape}")
     lead = ["batch"] * (len(array.shape) - 4) + ["layer", "head"]
     return Stack(array, tuple(array.shape), lead[len(lead) - len(array.shape) + 2 :])
+
+
+def _is_one_head(attended: AttentionMap) -> bool:
+    return prod(attended.weights.shape[:-2]) == 1
 
 
 def edges(n: int, most: int) -> Array:

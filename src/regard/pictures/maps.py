@@ -1,4 +1,4 @@
-"""Heat maps: one head, all heads of a model beside each other."""
+"""Heat maps: one head, all heads of a model beside each other, attention rolled out."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..trace import Trace
 from . import canvas
 from .cells import Cells, Stack, stack_of
 from .labels import check_tokens
 from .palette import Theme
 
-__all__ = ["heads", "heat"]
+__all__ = ["heads", "heat", "rollout"]
 
 MOST_CELLS = 512  # of a side; beyond it, cells stand for blocks
-THUMBNAIL = 64  # the same, where heads are small multiples
+THUMBNAIL = 64  # the same, of small multiples
 IN_A_ROW = 8  # heads of one layer, before they wrap
 LABELLED, BARE = (2.4, 1.6), (1.6, 0.8)  # inches beside and below a map, with tokens and without
 GAP, WRAPPED = 0.05, 0.2  # around each head, and above it for its number; parts of its side
@@ -67,7 +68,8 @@ def heat(
     Returns
     -------
     matplotlib.figure.Figure
-        With more than 512 queries or keys, cells stand for blocks and show their largest weight.
+        With more queries or keys than it has points for, 512 at most, a cell stands for a block and
+        shows its largest weight; the colour bar says so.
 
     Raises
     ------
@@ -88,8 +90,8 @@ def heat(
     Nq, Nk = stack.shape[-2:]
     row_tokens = check_tokens("tokens", stack.tokens if tokens is None else tokens, Nq)
     column_tokens = check_tokens("keys", row_tokens if keys is None and Nq == Nk else keys, Nk)
-    cells = stack.cells(index, MOST_CELLS)
     across, down = _size(Nq, Nk, width, row_tokens is not None)
+    cells = stack.cells(index, _fitting(max(across, down), MOST_CELLS))
     margins = LABELLED if row_tokens else BARE
     drawn, theme = canvas.figure(
         across + margins[0], down + margins[1] + 0.3 * bool(title), dark, title
@@ -103,6 +105,64 @@ def heat(
     canvas.colour_bar(drawn, image, axes, theme, _measure(cells, scale, what))
     canvas.legend(drawn, theme, bool(cells.hidden.any()), not np.isfinite(cells.weights).all())
     return drawn
+
+
+def rollout(
+    weights: Any,
+    tokens: Sequence[str] | None = None,
+    *,
+    layer: int | None = None,
+    most: float | None = 1.0,
+    scale: str = "linear",
+    title: str | None = None,
+    width: float | None = None,
+    dark: bool = False,
+) -> Figure:
+    """What each token is made of through the layers, as a heat map: see `Trace.rollout`.
+
+    Parameters
+    ----------
+    weights : Trace, or (L, H, N, N) array
+    tokens : list of str
+        N of them, where the weights are an array. A trace has its own.
+    layer : int
+        The layer up to which, and with which, it goes; the last where left out.
+    most, scale, title, width, dark
+        As in `heat`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A row is a token after the layers, a column the token that it comes from; rows sum to 1.
+
+    Raises
+    ------
+    ValueError
+        If the weights are not (L, H, N, N), or tokens are not one for each.
+
+    References
+    ----------
+    Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> figure = regard.pictures.rollout(np.full((1, 2, 3, 3), 1 / 3))
+    >>> figure.axes[0].images[0].get_array()[0].round(3).tolist()
+    [0.667, 0.167, 0.167]
+    """
+    stack = stack_of(weights)
+    Nq, Nk = stack.shape[-2:]
+    if len(stack.shape) != 4 or Nq != Nk:
+        raise ValueError(f"weights must be a Trace or (L, H, N, N), got {stack.shape}")
+    tokens = check_tokens("tokens", stack.tokens if tokens is None else tokens, Nq)
+    trace = weights
+    if not isinstance(weights, Trace):
+        trace = Trace.from_arrays(weights, tokens or [""] * Nq)
+    return heat(
+        trace.rollout(layer=layer), tokens=tokens, most=most, scale=scale, title=title,
+        what="rolled-out attention", width=width, dark=dark,
+    )  # fmt: skip
 
 
 def heads(
@@ -147,11 +207,11 @@ def heads(
     if len(stack.lead) > 2:
         raise ValueError(f"weights must be ([layer,] head, Nq, Nk), got {stack.shape}: index them")
     down, across = _grid(stack.lead)
-    all_cells = stack.all_cells(np.ndindex(stack.lead), THUMBNAIL)
-    norm = canvas.norm_of(scale, most, [cells.weights for cells in all_cells])
-    hidden = any(cells.hidden.any() for cells in all_cells)
     wide = float(np.clip(0.72 * across + 1.3, 3.2, 9.5)) if width is None else width
     side = max(wide - 1.3, 1) / across
+    all_cells = stack.all_cells(list(np.ndindex(stack.lead)), _fitting(side, THUMBNAIL))
+    norm = canvas.norm_of(scale, most, [cells.weights for cells in all_cells])
+    hidden = any(cells.hidden.any() for cells in all_cells)
     height = side * down + 0.55 + 0.35 * bool(title) + 0.25 * hidden
     drawn, theme = canvas.figure(wide, height, dark, title)
     axes = drawn.add_subplot()
@@ -200,6 +260,11 @@ def _size(Nq: int, Nk: int, width: float | None, labelled: bool) -> tuple[float,
     if width is not None:
         across = max(width - (LABELLED if labelled else BARE)[0], 1.0)
     return across, float(np.clip(across * Nq / Nk, across / 4, across * 2))
+
+
+def _fitting(inches: float, most: int) -> int:
+    """Cells of a side that keep a point each where a figure has 100 to the inch."""
+    return int(np.clip(inches * 90, 8, most))
 
 
 def _measure(cells: Cells, scale: str, what: str = "weight") -> str:

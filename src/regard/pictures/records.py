@@ -97,11 +97,7 @@ def statistics(
 
 def _records_of(source: Any, tokens: Sequence[str] | None) -> list[dict[str, Any]]:
     if isinstance(source, Trace):
-        return [
-            {"layer": i} | record
-            for i, layer in enumerate(source.layers)
-            for record in layer.heads(source.tokens)
-        ]
+        return source.heads()
     if isinstance(source, AttentionMap):
         return source.heads(tokens)
     if isinstance(source, list) and source and isinstance(source[0], dict):
