@@ -224,7 +224,10 @@ std::vector<std::string> names() {
 
 }  // namespace
 
+void bind_layers(nb::module_ &m, std::vector<std::string> sets);  // in bindings_layers.cpp
+
 NB_MODULE(_native, m) {
+    bind_layers(m, names());
     m.def("power", [](const std::string &set, Given x) {
         by_name(set).power(const_cast<void *>(x.data()), (int64_t)x.size(), x.itemsize() == 8);
     }, "2^x in place, of a contiguous float32 or float64 array: the softmax's exponential.");

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from helpers import draw
 
-from regard import elementwise
+from regard import elementwise, kernels
+from regard.engines import native
+
+
+@pytest.fixture(params=[None, *native.SETS], autouse=True)
+def each_form(request, monkeypatch):
+    """NumPy's form, and the kernels of each instruction set."""
+    monkeypatch.setattr(kernels, "SET", request.param)
 
 
 def test_gelu_is_x_times_the_normal_distribution_function():
@@ -71,10 +78,56 @@ def test_rms_norm(residual):
 
 def test_layer_norm_of_a_sum_and_without_a_bias():
     x, other, weight = draw(5, (3, 17), (3, 17), (17,), dtype=np.float32)
+    empty = np.zeros((3, 0), np.float32)
+    assert elementwise.layer_norm(x[:0], weight, None, 1e-5).shape == (0, 17)
+    assert elementwise.softmax(x[:0]).shape == (0, 17)
+    assert elementwise.gelu(empty).shape == (3, 0)
     zero = np.zeros(17, np.float32)
     expected = elementwise.layer_norm(x + other, weight, zero, 1e-5)
     actual = elementwise.layer_norm(x, weight, None, 1e-5, residual=other)
     np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+def test_accuracy_in_units_of_the_last_place():
+    """Against float64: what is stated in the docstrings, for small, usual and large arguments."""
+    x = np.concatenate([np.linspace(-12, 12, 100_002), np.geomspace(1e-30, 1, 1001)]).astype(
+        np.float32
+    )
+    wide = x.astype(np.float64)
+    logistic = 1 / (1 + np.exp(-wide))
+    cubic = np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)
+    silu, tanh = wide * logistic, wide / (1 + np.exp(-2 * cubic))
+    relative = np.abs(elementwise.silu(x) - silu) / np.abs(silu)
+    assert relative.max() < 1e-6  # 6e-7 where the set has fused multiply-add
+    error = np.abs(elementwise.gelu_tanh(x) - tanh)
+    assert np.max(error / np.maximum(1, np.abs(tanh))) < 3e-7
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_new", "silu", "relu"])
+def test_what_is_not_finite_stays_in_its_place(name):
+    x = draw(9, (7, 13), dtype=np.float32)[0]
+    x[2, 3], x[4, 5] = np.nan, np.inf
+    y = elementwise.ACTIVATIONS[name](x)
+    assert np.isnan(y[2, 3])
+    assert y[4, 5] == np.inf
+    assert np.isfinite(np.delete(y, [2 * 13 + 3, 4 * 13 + 5])).all()
+
+
+def test_rows_that_are_not_finite_leave_the_others():
+    x, weight, bias = draw(10, (5, 37), (37,), (37,), dtype=np.float32)
+    functions = [
+        elementwise.softmax,
+        lambda a: elementwise.layer_norm(a, weight, bias, 1e-5),
+        lambda a: elementwise.rms_norm(a, weight, 1e-5),
+    ]
+    spoilt = x.copy()
+    spoilt[1, 36], spoilt[3, 0] = np.nan, np.inf
+    with np.errstate(invalid="ignore"):
+        for function in functions:
+            plain, y = function(x), function(spoilt)
+            np.testing.assert_array_equal(y[[0, 2, 4]], plain[[0, 2, 4]])
+            assert np.isnan(y[1]).all()
+            assert np.isnan(y[3]).any()
 
 
 def test_silu_and_its_gate():

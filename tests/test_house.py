@@ -27,6 +27,7 @@ FLOORS = [
     {"masks", "biases", "rotary", "cache"},
     {"problem"},
     {"engines"},
+    {"kernels"},
     {"weights"},
     {"statistics", "steps"},
     {"summaries"},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from .. import kernels
 from ..predicates import Array
-from .weights import Weights, check_weights, part_of, rows_of, stack
+from .weights import Blocks, Weights, check_weights, in_rows, part_of, rows_of, stack
 
 __all__ = ["Linear"]
 
@@ -20,8 +22,15 @@ class Linear:
     Parameters
     ----------
     weight : (out, in) array, or `Blocks`
-        float16, bfloat16, float32, float64, or quantised; kept as it is, in its memory.
+        float16, bfloat16, float32, float64, or quantised; kept as it is, in its memory, unless the
+        numbers of a row lie apart: then a copy is.
     bias : (out,) array, optional
+
+    Notes
+    -----
+    Where the native kernels are built they compute all but float64, at the speed of memory for few
+    rows, and a row's bits are the same in any batch and on any number of threads. Elsewhere NumPy
+    does, whose bits change with the number of rows.
 
     Examples
     --------
@@ -34,7 +43,7 @@ class Linear:
         check_weights("weight", weight)
         if bias is not None and np.shape(bias) != (weight.shape[0],):
             raise ValueError(f"bias must be ({weight.shape[0]},), got {np.shape(bias)}")
-        self.weight = weight
+        self.weight = in_rows(weight)
         self.bias = None if bias is None else bias.astype(np.result_type(bias, np.float32))
 
     @property
@@ -50,10 +59,8 @@ class Linear:
         """x (…, in) to (…, out), computed in float32 (float64 for float64)."""
         if x.ndim < 1 or x.shape[-1] != self.shape[1]:
             raise ValueError(f"x must be (…, {self.shape[1]}), got {x.shape}")
-        rows = x.reshape(-1, x.shape[-1])
-        y = _product(rows.astype(np.result_type(x, np.float32), copy=False), self.weight)
-        if self.bias is not None:
-            y += self.bias
+        rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])
+        y = _product(rows.astype(np.result_type(x, np.float32), copy=False), self.weight, self.bias)
         return y.reshape(*x.shape[:-1], self.shape[0])
 
     def part(self, rows: slice) -> Linear:
@@ -70,8 +77,21 @@ class Linear:
         return cls(weight, np.concatenate(biases) if biases else None)
 
 
-def _product(x: Array, weight: Weights) -> Array:
-    """x (M, in) · weightᵀ, widened piece by piece where it is narrow."""
+def _product(x: Array, weight: Weights, bias: Array | None) -> Array:
+    """x (M, in) · weightᵀ + bias, by the kernels where they are built and do it."""
+    raw, held = (
+        (weight.raw, weight.type) if isinstance(weight, Blocks) else (weight, weight.dtype.name)
+    )
+    if held in kernels.HELD and kernels.takes(x, bias):
+        return kernels.multiply(x, raw, held, bias)
+    y = _by_numpy(x, weight)
+    if bias is not None:
+        y += bias
+    return y
+
+
+def _by_numpy(x: Array, weight: Weights) -> Array:
+    """The product, weights widened piece by piece where they are narrow."""
     if isinstance(weight, np.ndarray) and weight.dtype.itemsize >= 4:
         return x @ weight.T
     out, into = weight.shape

@@ -116,6 +116,17 @@ def rows_of(weights: Weights, index: Any) -> Array:
     return rows.astype(np.result_type(rows.dtype, np.float32), copy=False)
 
 
+def in_rows(weights: Weights) -> Weights:
+    """The same, with the numbers of each row side by side in this machine's byte order."""
+    if isinstance(weights, Blocks):
+        raw = weights.raw
+        return weights if raw.strides[-1] == 1 else weights._replace(raw=raw.copy())
+    beside = weights.strides[-1] == weights.itemsize and weights.strides[0] % weights.itemsize == 0
+    if beside and weights.dtype.isnative:
+        return weights
+    return np.ascontiguousarray(weights.astype(weights.dtype.newbyteorder("=")))
+
+
 def part_of(weights: Weights, rows: slice) -> Weights:
     """Some of the rows as they are held, without a copy."""
     return weights.part(rows) if isinstance(weights, Blocks) else weights[rows]
