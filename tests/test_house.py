@@ -142,7 +142,7 @@ def python_blocks(file):
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
-DOCUMENTS = ["README.md", "docs/semantics.md"]
+DOCUMENTS = ["README.md", "docs/pictures.md", "docs/semantics.md"]
 
 
 @pytest.mark.parametrize("file", DOCUMENTS)

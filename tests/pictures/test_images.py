@@ -3,6 +3,7 @@
 `python tests/pictures/test_images.py` draws them anew: look at them before you commit them.
 """
 
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import regard
 from regard.pictures import heat, links, mask
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "pictures.npz"
+GOLDEN = Path(__file__).parents[1] / "golden" / "pictures.npz"
+DOCUMENTS = Path(__file__).parents[2] / "docs" / "pictures"
 COARSE = 5  # pixels of a side that are averaged: letters blur, shapes and colours stay
 
 
@@ -38,27 +40,45 @@ def lines():
 DRAWN = {"causal": causal, "tiles": tiles, "lines": lines}
 
 
-def coarse(figure):
-    """The picture in RGB, averaged over squares of COARSE pixels."""
+def pixels(figure):
+    """The picture, (h, w, 4)."""
     figure.set_dpi(80)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    image = np.asarray(canvas.buffer_rgba())[..., :3].astype(float)
+    return np.asarray(canvas.buffer_rgba())
+
+
+def coarse(image):
+    """The image in RGB, averaged over squares of COARSE pixels."""
+    image = image[..., :3].astype(float)
     h, w = (n // COARSE for n in image.shape[:2])
     image = image[: h * COARSE, : w * COARSE].reshape(h, COARSE, w, COARSE, 3)
     return image.mean(axis=(1, 3)).round().astype(np.uint8)
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_it_looks_as_it_did(name):
-    with np.load(GOLDEN) as golden:
-        expected = golden[name].astype(float)
-    actual = coarse(DRAWN[name]()).astype(float)
+def assert_alike(actual, expected):
+    """Both coarse: alike but for how letters are drawn."""
     assert actual.shape == expected.shape
-    apart = np.abs(actual - expected).max(axis=-1)
+    apart = np.abs(actual.astype(float) - expected.astype(float)).max(axis=-1)
     assert apart.mean() < 2.0, "of 255, over the whole picture"
     assert (apart > 40).mean() < 0.01, "of the squares are of another colour"
 
 
+@pytest.mark.parametrize("name", DRAWN)
+def test_it_looks_as_it_did(name):
+    with np.load(GOLDEN) as golden:
+        assert_alike(coarse(pixels(DRAWN[name]())), golden[name])
+
+
+@pytest.mark.usefixtures("minilm")
+def test_the_documents_show_what_is_drawn_today():
+    image = pytest.importorskip("PIL.Image")
+    figures = runpy.run_path(str(DOCUMENTS / "draw.py"))["figures"]()
+    assert {path.stem for path in DOCUMENTS.glob("*.png")} == set(figures)
+    for name, figure in figures.items():
+        shown = np.asarray(image.open(DOCUMENTS / f"{name}.png").convert("RGB"))
+        assert_alike(coarse(pixels(figure)), coarse(shown))
+
+
 if __name__ == "__main__":
-    np.savez_compressed(GOLDEN, **{name: coarse(draw()) for name, draw in DRAWN.items()})
+    np.savez_compressed(GOLDEN, **{name: coarse(pixels(draw())) for name, draw in DRAWN.items()})

@@ -212,7 +212,7 @@ def heads(
     all_cells = stack.all_cells(list(np.ndindex(stack.lead)), _fitting(side, THUMBNAIL))
     norm = canvas.norm_of(scale, most, [cells.weights for cells in all_cells])
     hidden = any(cells.hidden.any() for cells in all_cells)
-    height = side * down + 0.55 + 0.35 * bool(title) + 0.25 * hidden
+    height = side * down + 0.75 + 0.35 * bool(title) + 0.25 * hidden
     drawn, theme = canvas.figure(wide, height, dark, title)
     axes = drawn.add_subplot()
     wrapped = len(stack.lead) < 2
@@ -227,6 +227,7 @@ def heads(
     axes.set(xlim=(0, across), ylim=(down, 0), aspect="equal")
     _name_heads(axes, stack, theme)
     canvas.colour_bar(drawn, image, axes, theme, _measure(all_cells[0], scale))
+    canvas.subtitle(drawn, theme, "in each: row = query, column = key")
     canvas.legend(drawn, theme, hidden, not all(np.isfinite(c.weights).all() for c in all_cells))
     return drawn
 
