@@ -13,11 +13,16 @@
 
 #include "arithmetic.hpp"
 #include "execute.hpp"
+#include "pool.hpp"
 
 namespace nb = nanobind;
 
-#define REGARD_SET(name) \
-    namespace regard_##name { extern const regard::Kernels kernels; }
+#define REGARD_SET(name)                                           \
+    namespace regard_##name {                                      \
+    extern const regard::Kernels kernels;                          \
+    int64_t multiply_adds(int64_t steps, bool wide, double *kept); \
+    uint32_t read(const char *bytes, int64_t n);                   \
+    }
 REGARD_SETS
 #undef REGARD_SET
 
@@ -216,6 +221,45 @@ bool plain(Given output, Given query, Given key, Given value, bool causal, nb::c
     return !compute(*available().back(), c, threads).strange;
 }
 
+// The limits of the machine, of one set, for the benchmarks.
+struct Limits {
+    int64_t (*multiply_adds)(int64_t, bool, double *);
+    uint32_t (*read)(const char *, int64_t);
+};
+
+Limits limits_of(const std::string &name) {
+#define REGARD_SET(set) \
+    if (&by_name(name) == &regard_##set::kernels) return {regard_##set::multiply_adds, regard_##set::read};
+    REGARD_SETS
+#undef REGARD_SET
+    throw nb::value_error("no such set");
+}
+
+// All threads at once; returns the operations that were done.
+int64_t multiply_adds(const std::string &set, int64_t steps, bool wide, int64_t threads) {
+    const Limits limits = limits_of(set);
+    std::atomic<int64_t> operations{0};
+    std::vector<double> kept(threads);
+    nb::gil_scoped_release release;
+    regard::run_tasks(threads, threads, [&](int64_t i, int) {
+        operations += limits.multiply_adds(steps, wide, &kept[i]);
+    }, [] {});
+    return operations;
+}
+
+// All threads read their parts; the value means nothing.
+uint32_t read_all(const std::string &set, Given bytes, int64_t threads) {
+    const Limits limits = limits_of(set);
+    const int64_t n = (int64_t)bytes.nbytes(), parts = 64 * threads, each = n / parts & ~int64_t(63);
+    std::atomic<uint32_t> all{0};
+    nb::gil_scoped_release release;
+    regard::run_tasks(threads, parts, [&](int64_t i, int) {
+        const int64_t start = i * each, stop = i == parts - 1 ? n : start + each;
+        all ^= limits.read((const char *)bytes.data() + start, stop - start);
+    }, [] {});
+    return all;
+}
+
 std::vector<std::string> names() {
     std::vector<std::string> all;
     for (const Kernels *set : available()) all.push_back(set->name);
@@ -234,6 +278,10 @@ NB_MODULE(_native, m) {
     m.def("sets", &names, "Names of the instruction sets that this machine can run, the best last.");
     m.def("plain", &plain, nb::arg("output"), nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("causal"),
           nb::arg("get_threads"), "Whether the call was plain, and is computed.");
+    m.def("multiply_adds", &multiply_adds, nb::arg("set"), nb::arg("steps"), nb::arg("wide"), nb::arg("threads"),
+          "Multiply-adds in registers; returns how many operations, of float64 if wide.");
+    m.def("read", &read_all, nb::arg("set"), nb::arg("bytes"), nb::arg("threads"),
+          "Reads a contiguous array once.");
     nb::class_<NativeCall>(m, "Call")
         .def(nb::init<const std::string &, Given, Given, Given, int, int, Maybe, Maybe, Maybe, Maybe, int,
                       Maybe, Maybe, Maybe, double, double, bool>(),

@@ -275,7 +275,14 @@ def test_info_names_what_is_here():
 
 def test_version_and_help():
     assert run("--version").stdout == f"regard {regard.__version__}\n"
-    for arguments in (("--help",), ("-h",), ("look", "--help"), ("embed", "-h"), ("info", "-h")):
+    for arguments in (
+        ("--help",),
+        ("-h",),
+        ("look", "--help"),
+        ("embed", "-h"),
+        ("info", "-h"),
+        ("bench", "-h"),
+    ):
         result = run(*arguments)
         assert result.returncode == 0
         assert "Usage" in result.stdout

@@ -1,4 +1,4 @@
-"""The rungs of the ladder beside each other: `python -m regard.bench.ladder`.
+"""The rungs of the ladder beside each other: `regard bench --ladder`.
 
 Against the engines stands what a good NumPy programmer writes first: a few lines that form the
 whole matrix, check nothing and know nothing but causal.
@@ -6,7 +6,6 @@ whole matrix, check nothing and know nothing but causal.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 
 import numpy as np
@@ -71,11 +70,6 @@ def row(shape: tuple[int, ...], causal: bool) -> str:
 
 def main() -> None:
     """Print a table in Markdown, a row as it is measured."""
-    parser = argparse.ArgumentParser(
-        prog="python -m regard.bench.ladder", description=__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )  # fmt: skip
-    parser.parse_args()
     engines = ["tiled", *(["native"] if SETS else [])]
     heads = ["shape", "", *(f"{name}, ms" for name in ("a few lines", "reference", *engines))]
     heads += [f"{name} faster than a few lines" for name in engines]
@@ -85,7 +79,3 @@ def main() -> None:
     for shape in SHAPES:
         for causal in (False, True):
             print(row(shape, causal), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
 """Timing several functions beside each other, fairly, on a shared machine.
 
 Each in its turn: a pause, so that the threads of whoever ran before go to sleep; a call to warm up;
-then calls for a fifth of a second. Five rounds, and the median of all calls. Only the ratios
-within one run mean anything.
+then calls for a fifth of a second. Five rounds, and the median of all calls. A call of a second or
+more warms up once and is made in three rounds. Only the ratios within one run mean anything.
 """
 
 from __future__ import annotations
@@ -10,28 +10,48 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-
-PAUSE = 0.05  # seconds
-SPELL = 0.2
-ROUNDS = 5
+from typing import NamedTuple
 
 
-def medians(functions: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+class Pace(NamedTuple):
+    """How long is measured."""
+
+    rounds: int = 5
+    spell: float = 0.2  # seconds of calls, in each round
+    pause: float = 0.05
+    long: float = 1.0  # a call of so many seconds is made less often
+    long_rounds: int = 3
+
+
+FULL = Pace()
+QUICK = Pace(rounds=2, spell=0.05, long=0.2, long_rounds=1)
+
+
+def medians(functions: Mapping[str, Callable[[], object]], pace: Pace = FULL) -> dict[str, float]:
     """The median time of a call of each function, in seconds."""
     times: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(ROUNDS):
+    long: set[str] = set()
+    for turn in range(pace.rounds):
         for name, function in functions.items():
-            time.sleep(PAUSE)
-            function()
-            times[name] += _spell(function)
+            if name in long and turn >= pace.long_rounds:
+                continue
+            time.sleep(pace.pause)
+            if name not in long and _time(function) >= pace.long:
+                long.add(name)
+            times[name] += spell(function, pace.spell)
     return {name: statistics.median(each) for name, each in times.items()}
 
 
-def _spell(function: Callable[[], object]) -> list[float]:
+def spell(function: Callable[[], object], seconds: float) -> list[float]:
+    """The times of calls, one or more, for so many seconds."""
     times: list[float] = []
-    end = time.perf_counter() + SPELL
+    end = time.perf_counter() + seconds
     while not times or time.perf_counter() < end:
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
+        times.append(_time(function))
     return times
+
+
+def _time(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start

@@ -7,7 +7,13 @@ import sys
 import warnings
 from typing import Any
 
-from . import embed, info, lab, look  # noqa: F401 - each adds its command, in this order of the help
+from . import (  # noqa: F401 - each adds its command, in this order of the help
+    bench,
+    embed,
+    info,
+    lab,
+    look,
+)
 from .base import app
 
 __all__ = ["app", "run"]

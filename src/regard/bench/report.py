@@ -1,0 +1,199 @@
+"""What was measured, as data, as Markdown, and as a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from .machine import Limits
+from .measure import OURS, Measured, Verdict
+from .rows import AT_MOST, FASTER, PER_PAIR
+
+__all__ = ["Report", "cells", "heads", "says"]
+
+FORMAT = 1  # of the JSON
+
+
+@dataclass
+class Report:
+    """A run: the machine, its limits, and the rows so far."""
+
+    machine: dict[str, Any]
+    limits: Limits
+    peers: list[str]  # titles, installed ones first
+    absent: dict[str, str] = field(default_factory=dict)
+    rows: list[Measured] = field(default_factory=list)
+    planned: int = 0
+    day: str = field(default_factory=lambda: date.today().isoformat())
+
+    @property
+    def complete(self) -> bool:
+        return len(self.rows) == self.planned
+
+    def as_data(self) -> dict[str, Any]:
+        """What JSON can hold."""
+        return {
+            "format": FORMAT,
+            "date": self.day,
+            "complete": self.complete,
+            "machine": self.machine,
+            "limits": {"peak_gflops": self.limits.peak, "read_gbps": self.limits.read,
+                       "sgemm_gflops": self.limits.sgemm},
+            "absent": self.absent,
+            "rows": [_row_as_data(m) for m in self.rows],
+        }  # fmt: skip
+
+    def as_json(self) -> str:
+        return json.dumps(self.as_data(), indent=1, ensure_ascii=False) + "\n"
+
+    def as_markdown(self) -> str:
+        """A section for a document: machine, method, table, floors."""
+        lines = ["## The grid", "", *_about(self), ""]
+        lines += [_line(heads(self)), _line(["---"] * len(heads(self)))]
+        lines += [_line(cells(self, m)) for m in self.rows]
+        return "\n".join([*lines, "", *_floors(self), "", *_reasons(self)]).rstrip() + "\n"
+
+
+def heads(report: Report) -> list[str]:
+    """The names of the columns."""
+    return ["row", "regard, ms", "rate", "of peak", *(f"{p}, ms (×)" for p in report.peers),
+            "best peer", "floors"]  # fmt: skip
+
+
+def cells(report: Report, m: Measured) -> list[str]:
+    """One line of the table; a peer's time, and how many times regard's that is."""
+    ours = m.seconds.get(OURS)
+    rate = f"{m.gbps:.1f} GB/s" if m.gbps else f"{m.gflops:.0f} GFLOP/s" if m.gflops else "–"
+    best = min(m.peers.values(), default=None)
+    return [
+        m.row.name,
+        _ms(ours) if ours else "wrong" if OURS in m.why_not else "–",
+        rate,
+        f"{m.of_peak:.0%}" if m.of_peak and not m.gbps else "–",
+        *(_peer_cell(m, peer) for peer in report.peers),
+        f"{best:.2f} ×" if best else "–",
+        _judged(m),
+    ]
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.{0 if seconds >= 0.1 else 1 if seconds >= 0.01 else 3}f}"
+
+
+def _peer_cell(m: Measured, peer: str) -> str:
+    return f"{_ms(m.seconds[peer])} ({m.peers[peer]:.2f})" if peer in m.peers else "–"
+
+
+def _judged(m: Measured) -> str:
+    """In short: what is lost, else how many floors are met."""
+    if OURS in m.why_not:
+        return "LOST: " + m.why_not[OURS]
+    lost = [v for v in m.verdicts if v.met is False]
+    if lost:
+        return "LOST: " + ", ".join(map(says, lost))
+    unknown = sum(v.met is None for v in m.verdicts)
+    met = len(m.verdicts) - unknown
+    return f"{met} met" + (f", {unknown} not measured" if unknown else "") if m.verdicts else ""
+
+
+def says(verdict: Verdict) -> str:
+    """A floor in words: what was measured, against what, and the bound.
+
+    >>> from .rows import Floor
+    >>> says(Verdict(Floor("PyTorch", 1.2), 1.31))
+    '1.31 × PyTorch (at least 1.2)'
+    """
+    floor, value = verdict
+    got = "not measured" if value is None else f"{value:.2f}"
+    if floor.against in AT_MOST:
+        return f"{got} {floor.against} (at most {floor.bound:g})"
+    names = {FASTER: "faster than full causal", PER_PAIR: "the baseline's speed by the pair"}
+    return f"{got} × {names.get(floor.against, floor.against)} (at least {floor.bound:g})"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _about(report: Report) -> list[str]:
+    machine, limits = report.machine, report.limits
+    versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
+    sets = ", ".join(machine["instruction_sets"]) or "no native engine"
+    peak = ", ".join(f"{rate:.0f} GFLOP/s in {dtype}" for dtype, rate in limits.peak.items())
+    return [
+        f"{machine['cpu']}, {machine['threads']} threads of {machine['cores']} cores "
+        f"({machine['system']}; {sets}), {report.day}. {versions}.",
+        "",
+        f"Limits measured in the same run: multiply-adds {peak or 'not measured'}; reading "
+        f"{limits.read or 0:.1f} GB/s; NumPy's product of two 2048 × 2048 matrices "
+        f"{limits.sgemm or 0:.0f} GFLOP/s.",
+        "",
+        "Answers are checked first, regard's against float64 and each peer's against regard's. "
+        "Then all take turns with the same number of threads: a pause of 50 ms, a call to warm "
+        "up, calls for a fifth of a second, five rounds (three where a call takes a second), "
+        "medians. GFLOP/s count 4·D for each query-key pair that is seen, GB/s the keys and "
+        "values.",
+    ]
+
+
+def _floors(report: Report) -> list[str]:
+    verdicts = [(m, v) for m in report.rows for v in m.verdicts]
+    lines = [f"{sum(v.met is True for _, v in verdicts)} of {len(verdicts)} floors are met."]
+    for title, state in (("Lost:", False), ("Not measured:", None), ("Met:", True)):
+        of_state = [f"- {m.row.name}: {says(v)}" for m, v in verdicts if v.met is state]
+        if of_state:
+            lines += ["", title, "", *of_state]
+    return lines
+
+
+def _reasons(report: Report) -> list[str]:
+    """Why a peer has no time: once for all rows where it is absent, else row by row."""
+    lines = [f"- {peer}: {reason}" for peer, reason in report.absent.items()]
+    for m in report.rows:
+        lines += [f"- {m.row.name}, {who}: {why}" for who, why in m.why_not.items()
+                  if who not in report.absent]  # fmt: skip
+    return ["Without a time:", "", *lines] if lines else []
+
+
+def _row_as_data(m: Measured) -> dict[str, Any]:
+    row = m.row
+    return {
+        "name": row.name,
+        "shape": {name: getattr(row, name) for name in ("B", "H", "Hkv", "Nq", "Nk", "D")},
+        "dtype": row.dtype, "kind": row.kind, "sees": row.sees, "pairs": row.pairs,
+        "error": m.error,
+        "ms": {name: 1e3 * t for name, t in m.seconds.items()},
+        "variants": {name: v for name, v in m.variants.items() if v},
+        "why_not": m.why_not,
+        "gflops": m.gflops, "gbps": m.gbps, "of_peak": m.of_peak,
+        "megabytes_a_thread": m.megabytes,
+        "ratios": m.peers, "best_peer": min(m.peers, key=lambda p: m.peers[p], default=None),
+        "floors": [
+            {"against": v.floor.against, "bound": v.floor.bound,
+             "at_most": v.floor.against in AT_MOST, "value": v.value, "met": v.met}
+            for v in m.verdicts
+        ],
+    }  # fmt: skip
+
+
+def plot(report: Report) -> Any:
+    """A matplotlib figure: how many times regard's time each peer takes; 1 is a draw."""
+    from matplotlib.figure import Figure
+
+    rows = [m for m in report.rows if m.peers]
+    figure = Figure(figsize=(9, 1.2 + 0.42 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
+    bar = 0.8 / max(1, len(report.peers))
+    for k, peer in enumerate(report.peers):
+        places = [i + k * bar for i, m in enumerate(rows) if peer in m.peers]
+        axes.barh(places, [m.peers[peer] for m in rows if peer in m.peers], bar, label=peer)
+    axes.set_yticks([i + 0.4 - bar / 2 for i in range(len(rows))], [m.row.name for m in rows])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_xlabel("time of the peer / time of regard (right of the line: regard is faster)")
+    axes.legend()
+    return figure

@@ -1,0 +1,340 @@
+"""The benchmarks: rows that are well formed, answers that are checked, what is written. No timing."""
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import draw
+
+from regard.bench import case, machine, measure, memory, report, rows, turns
+from regard.bench.peers import PEERS, Candidate, Peer
+from regard.bench.rows import ROWS, Floor, Row
+
+PACE = turns.Pace(rounds=1, spell=0.0, pause=0.0)
+TINY = Row(2, 6, 19, 16, Hkv=2, floors=(Floor("a peer", 1e-9), Floor(rows.BEST_PEER, 1e9)))
+LENGTHS = (7, 19)
+
+
+class APeer(Peer):
+    """Answers as the rows ask it to."""
+
+    title = "a peer"
+    package = "numpy"
+
+    def __init__(self, spoil=lambda y: y):
+        super().__init__(1)
+        self.spoil = spoil
+
+    def prepare(self, case, variant):
+        return Candidate(self.run_of(case), self.spoil)
+
+    @staticmethod
+    def run_of(of):
+        return case.ours(of, engine="reference")
+
+
+def everything_seen(row):
+    """Rows of the kinds that there are, as small as can be."""
+    kinds = [
+        row, replace(row, sees="causal"), replace(row, sees="mask"), replace(row, sees="bias"),
+        replace(row, sees="lengths", lengths=LENGTHS), replace(row, kind="decoding", Nq=1, Nk=19),
+    ]  # fmt: skip
+    return [replace(each, floors=()) for each in kinds]
+
+
+def test_rows_are_well_formed():
+    names = [row.name for row in ROWS]
+    assert len(set(names)) == len(names) == 40
+    titles = {peer.title for peer in PEERS}
+    known = titles | {rows.BEST_PEER, rows.SGEMM, rows.READING, rows.FASTER, rows.PER_PAIR}
+    for row in ROWS:
+        assert row.floors, row.name
+        assert row.H % row.Hkv == 0
+        assert row.dtype in case.TOLERANCE
+        assert len(row.lengths) in (0, row.B)
+        assert max(row.lengths, default=0) <= row.Nk
+        for floor in row.floors:
+            assert floor.against in known | rows.AT_MOST
+            assert floor.bound > 0
+            assert row.baseline or floor.against not in (rows.FASTER, rows.PER_PAIR)
+            assert floor.against != rows.READING or row.kind == "decoding"
+
+
+@pytest.mark.parametrize("row", [*everything_seen(TINY), Row(1, 2, 521, 8, "window")], ids=str)
+def test_pairs_are_those_that_are_seen(row):
+    drawn = case.draw(row)
+    seen = row.seen(np.arange(row.Nq), drawn.mask)
+    if seen is None:
+        assert row.pairs == row.B * row.H * row.Nq * row.Nk
+    elif row.sees == "mask":
+        assert row.pairs == row.B * row.H * (row.Nq * row.Nk // 2)  # half of them, on average
+    else:
+        assert row.pairs == row.H * np.broadcast_to(seen, (row.B, *seen.shape[-2:])).sum()
+
+
+def test_a_pattern_chooses_rows():
+    assert rows.matching("") == ROWS
+    assert [row.name for row in rows.matching("BF16*full")] == ["bf16 1x12x2048x64 full"]
+    assert rows.matching("no such row") == []
+
+
+@pytest.mark.parametrize("dtype", case.TOLERANCE)
+def test_our_answer_is_held_against_float64(dtype):
+    for row in everything_seen(replace(TINY, dtype=dtype)):
+        drawn = case.draw(row)
+        output = case.ours(drawn)()
+        assert 0 < case.errors(drawn, output) < drawn.tolerance
+        wrong = output.copy()
+        wrong[0, 1, -1, 3] += 2 * drawn.tolerance
+        assert case.errors(drawn, wrong) > drawn.tolerance
+        wrong[1, 0, 0, 0] = np.nan
+        assert case.errors(drawn, wrong) == np.inf
+
+
+def test_a_row_runs_and_its_verdicts_follow():
+    found = measure.measure(TINY, [APeer()], pace=PACE, absent={"another": "not installed"})
+    assert set(found.seconds) == {"regard", "a peer"}
+    assert found.why_not == {"another": "not installed"}
+    assert 0 < found.error < 5e-5
+    assert [verdict.met for verdict in found.verdicts] == [True, False]
+
+
+def test_a_wrong_answer_of_a_peer_is_caught_and_not_timed():
+    def nudged(y):
+        return y + np.where(np.arange(y.size).reshape(y.shape) == 1000, np.float32(2e-4), 0)
+
+    for spoil in (nudged, lambda y: y * np.nan, lambda y: y[::-1]):
+        found = measure.measure(TINY, [APeer(spoil)], pace=PACE)
+        assert set(found.seconds) == {"regard"}
+        assert found.why_not["a peer"].startswith("wrong answer: ")
+        assert [verdict.met for verdict in found.verdicts] == [None, None]
+
+
+def test_a_wrong_answer_of_ours_is_caught_and_nothing_is_timed(monkeypatch):
+    real = case.ours
+    monkeypatch.setattr(measure, "ours", lambda of: lambda: real(of)() + np.float32(1e-3))
+    found = measure.measure(TINY, [APeer()], pace=PACE)
+    assert found.seconds == {}
+    assert found.why_not["regard"].startswith("wrong answer: 1.0e-03 from float64")
+    told = report.Report({}, machine.Limits(), ["a peer"], rows=[found], planned=1)
+    assert report.cells(told, found)[1] == "wrong"
+    assert "LOST" in report.cells(told, found)[-1]
+
+
+def test_a_peer_that_cannot_or_fails_says_why():
+    class Cannot(APeer):
+        def prepare(self, case, variant):
+            return "has no such thing"
+
+    class Fails(APeer):
+        def prepare(self, case, variant):
+            raise RuntimeError("no kernel\nat all")
+
+    class FailsLate(APeer):
+        @staticmethod
+        def run_of(of):
+            return lambda: 1 // 0
+
+    says = [
+        measure.measure(TINY, [peer()], pace=PACE).why_not["a peer"]
+        for peer in (Cannot, Fails, FailsLate)
+    ]
+    assert says[:2] == ["has no such thing", "RuntimeError: no kernel"]
+    assert says[2].startswith("ZeroDivisionError: ")
+
+
+def test_the_fastest_right_variant_stands_for_a_peer():
+    class Three(APeer):
+        def variants(self, case):
+            return ["slow", "quick", "wrong"]
+
+        def prepare(self, of, variant):
+            (y,) = [case.ours(of)()]
+            slow = sum if variant == "slow" else len
+            return Candidate(lambda: (slow(range(10**5)), y)[1], lambda y: y + (variant == "wrong"))
+
+    assert measure.measure(TINY, [Three()], pace=PACE).variants == {"a peer": "quick"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.title)
+@pytest.mark.filterwarnings("ignore")
+def test_peers_give_our_answer_or_a_reason(peer):
+    pytest.importorskip(peer.package, reason=f"{peer.title} is not installed")
+    library = peer(2)
+    plain = [replace(row, H=3, Hkv=3) for row in everything_seen(TINY)]
+    grouped = [replace(TINY, sees="causal", floors=()), everything_seen(TINY)[-1]]
+    for row in plain + grouped:
+        found = measure.measure(row, [library], pace=PACE)
+        assert set(found.seconds) >= {"regard", peer.title}, (row.name, found.why_not)
+    for dtype in ("float16", "bfloat16", "float64"):
+        found = measure.measure(replace(plain[0], dtype=dtype), [library], pace=PACE)
+        why = found.why_not.get(peer.title, "")
+        assert (peer.title in found.seconds) != bool(why)
+        assert "wrong answer" not in why
+
+
+def test_rates_and_ratios():
+    row = Row(1, 3, 1, 8, kind="decoding", Nk=500, floors=(
+        Floor("PyTorch", 2), Floor(rows.READING, 0.8), Floor(rows.SGEMM, 0.1),
+        Floor(rows.MICROSECONDS, 99), Floor(rows.MEGABYTES, 1), Floor("JAX", 1)))  # fmt: skip
+    seconds = {"regard": 1e-4, "PyTorch": 3e-4, "OpenVINO": 2e-4, rows.READING: 5e-5, rows.SGEMM: 1}
+    m = measure.Measured(row, seconds, megabytes=0.5, limits=machine.Limits({"float32": 0.96}))
+    assert m.gflops == pytest.approx(4 * 3 * 500 * 8 / 1e-4 / 1e9)
+    assert m.gbps == pytest.approx(2 * 3 * 500 * 8 * 4 / 1e-4 / 1e9)
+    assert m.of_peak == pytest.approx(0.48 / 0.96)
+    assert m.peers == pytest.approx({"PyTorch": 3, "OpenVINO": 2})
+    values = [v.value for v in m.verdicts]
+    assert values == pytest.approx([3, 0.5, 0.48 / (2 * 2.048**3 * 1), 100, 0.5, None])
+    assert [v.met for v in m.verdicts] == [True, False, False, False, True, None]
+
+
+def test_a_baseline_is_compared_by_the_call_or_by_the_pair():
+    short = Row(1, 1, 100, 8)
+    long = Row(
+        1, 1, 200, 8, baseline=short, floors=(Floor(rows.PER_PAIR, 0.9), Floor(rows.FASTER, 15))
+    )
+    m = measure.Measured(long, {"regard": 4.2, "baseline": 1.0})
+    assert [v.value for v in m.verdicts] == pytest.approx([4 / 4.2, 1 / 4.2])
+    found = measure.measure(replace(long, B=1), [], pace=PACE)
+    assert set(found.seconds) == {"regard", "baseline"}
+
+
+def test_long_calls_are_made_less_often():
+    calls = {"a": 0, "b": 0}
+
+    def call(name):
+        calls[name] += 1
+
+    import time
+
+    pace = turns.Pace(rounds=5, spell=0, pause=0, long=0.01, long_rounds=2)
+    found = turns.medians(
+        {"a": lambda: call("a"), "b": lambda: (call("b"), time.sleep(0.02))}, pace
+    )
+    assert calls == {"a": 5 * 2, "b": 1 + 2}  # a warm-up in each round, and one in all
+    assert found["a"] < 0.02 <= found["b"]
+
+
+@pytest.mark.skipif(not memory.PROC.joinpath("clear_refs").exists(), reason="no Linux")
+def test_memory_of_a_call_is_measured_in_a_process_of_its_own():
+    grown = memory.megabytes_a_thread(Row(1, 1, 2053, 16, kind="scaling"))
+    assert 0 <= grown < 8
+
+
+def test_limits_are_what_was_done_in_the_time():
+    if not machine.native.SETS:
+        pytest.skip("the native engine is absent")
+    module = machine._native()
+    for name in machine.native.SETS:
+        wide, narrow = (module.multiply_adds(name, 7, w, 3) for w in (True, False))
+        assert narrow == 2 * wide > 0
+        assert wide % (2 * 7 * 3) == 0
+    (x,) = draw(0, (10007,), dtype=np.float32)
+    reading = machine.reading(x[:9973].copy())
+    reading()
+    with pytest.raises(ValueError, match="no such-set"):
+        module.read("such-set", x, 1)
+
+
+def a_report(**options):
+    absent = {"JAX": "not installed (No module named 'jax')"}
+    found = measure.measure(TINY, [APeer()], pace=PACE, absent=absent)
+    limits = machine.Limits({"float32": 200.0}, 30.0, 150.0)
+    told = machine.describe({"a peer": "1.2"})
+    return report.Report(told, limits, ["a peer"], absent, [found], planned=1, **options)
+
+
+def test_json_has_machine_versions_date_and_every_row():
+    data = json.loads(a_report(day="2026-01-02").as_json())
+    assert (data["format"], data["date"], data["complete"]) == (1, "2026-01-02", True)
+    assert {"cpu", "cores", "threads", "instruction_sets", "versions"} <= set(data["machine"])
+    assert data["machine"]["versions"]["a peer"] == "1.2"
+    assert data["limits"] == {
+        "peak_gflops": {"float32": 200.0},
+        "read_gbps": 30.0,
+        "sgemm_gflops": 150.0,
+    }
+    (row,) = data["rows"]
+    assert row["name"] == "f32 2x6/2x19x16 full"
+    assert row["shape"] == {"B": 2, "H": 6, "Hkv": 2, "Nq": 19, "Nk": 19, "D": 16}
+    assert row["ratios"]["a peer"] == pytest.approx(row["ms"]["a peer"] / row["ms"]["regard"])
+    assert row["best_peer"] == "a peer"
+    assert row["gflops"] == pytest.approx(4 * row["pairs"] * 16 / row["ms"]["regard"] / 1e6)
+    assert [floor["met"] for floor in row["floors"]] == [True, False]
+    assert row["why_not"] == data["absent"]
+
+
+def test_markdown_has_the_table_and_every_floor():
+    text = a_report().as_markdown()
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1
+    assert "1 of 2 floors are met." in text
+    lost, met = text.index("\nLost:\n"), text.index("\nMet:\n")
+    assert lost < text.index("× best peer (at least 1e+09)", lost) < met
+    assert "- JAX: not installed" in text
+
+
+def test_the_plot_has_a_bar_for_each_time():
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    (axes,) = report.plot(a_report()).axes
+    assert len(axes.patches) == 1
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["f32 2x6/2x19x16 full"]
+
+
+def bench(*arguments):
+    command = [sys.executable, "-m", "regard", "bench", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+
+
+def test_a_table_in_a_pipe_progress_on_standard_error(tmp_path):
+    pytest.importorskip("typer", reason="the command line's packages are not installed")
+    files = [tmp_path / "a.json", tmp_path / "a.md"]
+    result = bench("--rows", "1x1x16x16*", "--peers", "none", "--quick", "--json", files[0],
+                   "--markdown", files[1])  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0].split()[:3] == ["row", "regard,", "ms"]
+    assert lines[1].startswith("f32 1x1x16x16 full call  ")
+    assert "PyTorch: not asked for" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert result.stderr.startswith("1/1 f32 1x1x16x16 full call")
+    assert json.loads(files[0].read_text())["complete"] is True
+    assert files[1].read_text().startswith("## ")
+
+
+def test_rows_are_listed_and_mistakes_named():
+    pytest.importorskip("typer", reason="the command line's packages are not installed")
+    listed = bench("--list", "--rows", "decoding").stdout.splitlines()
+    assert len(listed) == 8
+    assert "at least 0.8" in listed[0]
+    for arguments, says in (
+        (("--rows", "nonsense"), "no row's name holds 'nonsense'"),
+        (("--peers", "pytorch,numpi"), "no peer is called numpi"),
+        (("--json", "/no/such/folder/x"), "output must be a file"),
+    ):
+        result = bench(*arguments)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert says in result.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_ctrl_c_leaves_what_was_measured(tmp_path):
+    pytest.importorskip("typer", reason="the command line's packages are not installed")
+    command = [sys.executable, "-m", "regard", "bench", "--peers", "none", "--quick", "--json",
+               str(tmp_path / "a.json"), "--rows", "x32*"]  # fmt: skip
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, encoding="utf-8") as process:
+        assert process.stderr.readline().startswith("1/")
+        process.send_signal(signal.SIGINT)
+        output, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    data = json.loads((tmp_path / "a.json").read_text())
+    assert data["complete"] is False
+    assert len(data["rows"]) >= 1
+    assert data["rows"][0]["name"] in output
