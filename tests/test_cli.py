@@ -324,3 +324,42 @@ def test_without_the_extras_it_says_what_to_install():
     assert result.returncode == 2
     assert "pip install 'regard[look]'" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_look_writes_a_page(look, tiny, tmp_path):
+    place = tmp_path / "page.html"
+    result = look("the law is just", "--find", "law", "the", "-o", place)
+    assert result.stdout == look("the law is just", "--find", "law", "the").stdout
+    best = tiny.look("the law is just").find("law", "the")[0]
+    html = place.read_text(encoding="utf-8")
+    assert f'"open":[{best.layer},{best.head}],"token":2,' in html
+    assert look("the law", "-o", place, "--layer", 1, "--head", 2).returncode == 0
+    assert '"open":[1,2],"token":-1,' in place.read_text(encoding="utf-8")
+    assert [p.name for p in tmp_path.iterdir() if "page" in p.name] == ["page.html"]
+
+
+def test_a_page_is_opened(look, tmp_path):
+    (tmp_path / "browser").write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    (tmp_path / "browser").chmod(0o755)
+    place = tmp_path / "a b.html"
+    env = {**os.environ, "BROWSER": f"{tmp_path}/browser %s"}
+    assert look("the law", "-o", place, "--open", env=env).returncode == 0
+    assert (tmp_path / "opened").read_text().strip() == place.as_uri()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--open",), "go with -o"),
+        (("--window", 0, 2), "go with -o"),
+        (("-o", "page.pdf"), "output must be a page, NAME.html"),
+        (("-o", "nowhere/page.html"), "in a folder that is there"),
+        (("-o", "page.html", "--window", 0, 20), "window must be"),
+    ],
+)
+def test_mistakes_of_pages(look, tmp_path, arguments, says):
+    result = look("the law", *arguments, cwd=tmp_path)
+    assert result.returncode in (1, 2)
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.glob("*.html"))

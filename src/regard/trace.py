@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,36 @@ class Trace(Links):
             f", without {', '.join(f'L{la}H{h}' for la, h in self.without)}" if self.without else ""
         )
         return f"Trace({len(self)} tokens, {len(self.layers)} layers of {heads} heads{off})"
+
+    def page(
+        self, path: str | PathLike[str], *, head: tuple[int, int] | None = None,
+        token: int | None = None, window: tuple[int, int] | None = None, title: str | None = None,
+    ) -> Path:  # fmt: skip
+        """Write one HTML file that shows every head, offline.
+
+        Weights are stored in 8 bits, each known within √w / 255; the strongest of each row is
+        exact. A text of over 1024 tokens, or of more pairs than 144 heads of 512 x 512 have, is
+        pooled, and a window of its tokens stored as it is.
+
+        Parameters
+        ----------
+        path : str or path
+        head : (layer, head), optional
+            Open at first. Default: that of the strongest link.
+        token : int, optional
+            Chosen at first. Default: none.
+        window : (start, stop), optional
+            Default: none, or the first 256 tokens where the text is too long.
+        title : str, optional
+
+        Raises
+        ------
+        ValueError
+            If there is no such head, token or window, or a weight is not from 0 to 1.
+        """
+        from .pictures.page import page
+
+        return page(self, path, head=head, token=token, window=window, title=title)
 
     # ------------------------------------------------------------------------------- weights
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,8 +47,18 @@ def look(
         str | None,
         typer.Option(metavar="FILE", help="Draw the head, or all of them, in a .png, .svg or .pdf.")
     ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="PAGE.html",
+                     help="Write a page that shows every head, to be opened in a browser."),
+    ] = None,
+    window: Annotated[
+        tuple[int, int] | None,
+        typer.Option(metavar="START STOP", help="With -o: of a long text, tokens to show exactly."),
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="With -o: open the page.")] = False,
 ) -> None:  # fmt: skip
-    """Show what a model attends to in a text: its strongest links, or one head's map.
+    """Show what a model attends to in a text: its strongest links, one head's map, or a page.
 
     Layers, heads and tokens are counted from 0. A link goes from the query, the token that
     attends, to the key, the token attended to.
@@ -54,6 +66,9 @@ def look(
     if (layer is None) != (head is None):
         raise typer.BadParameter("--layer and --head go together")
     place = None if plot is None else _place_of_plot(plot)
+    if output is None and (open_page or window):
+        raise typer.BadParameter("--open and --window go with -o PAGE.html")
+    page = None if output is None else _place_of_page(output)
     trace = models.load(model).look(read_text(text), truncate=truncate)
     if layer is not None and head is not None:
         _check_head(trace, layer, head)
@@ -66,6 +81,18 @@ def look(
         links = links[:top]
     else:
         links = trace.strongest(top, special=special, self_links=self_links)
+    if page is not None:
+        asked = None if layer is None or head is None else (layer, head)
+        _write_page(
+            trace,
+            page,
+            f"What {Path(model).name} attends to",
+            asked,
+            links if find else None,
+            window,
+        )
+        if open_page:
+            webbrowser.open(page.as_uri())
     if as_json:
         weights = None if layer is None else np.asarray(trace.layers[layer].weights[head])
         _print_json(model, trace, links, layer, head, weights)
@@ -73,6 +100,24 @@ def look(
         _print_map(trace, layer, head)
     else:
         _print_links(links, None if find else _left_out(special, self_links))
+
+
+def _place_of_page(name: str) -> Path:
+    place = place_of(name)
+    if place.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"output must be a page, NAME.html, got {name!r}")
+    return place
+
+
+def _write_page(
+    trace: Trace, place: Path, title: str, asked: tuple[int, int] | None,
+    found: Sequence[Link] | None, window: tuple[int, int] | None,
+) -> None:  # fmt: skip
+    """The page, open at the head that was asked for, or at the best of those found."""
+    best = found[0] if found else None
+    if best and asked is None:
+        asked = (best.layer, best.head)
+    trace.page(place, head=asked, token=best and best.query, window=window, title=title)
 
 
 def _check_head(trace: Trace, layer: int, head: int) -> None:
