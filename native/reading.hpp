@@ -137,6 +137,23 @@ inline Vec<float> wide(const Brain *p) {
     typedef uint16_t Bits __attribute__((vector_size(VECTOR_BYTES / 2)));
     return (Vec<float>)(__builtin_convertvector(load<Bits>(p), Words) << 16);
 }
+// Which of the W bytes from p on are not 0.
+inline auto set_bytes(const char *p, float) {
+#if defined(__AVX512F__)
+    return (Words)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)) != Words{};
+#elif defined(__AVX2__)
+    return (Words)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)) != Words{};
+#else
+    Words x;
+    for (int i = 0; i < W<float>; i++) x[i] = (uint8_t)p[i];
+    return x != Words{};
+#endif
+}
+inline auto set_bytes(const char *p, double) {
+    LongWords x;
+    for (int i = 0; i < W<double>; i++) x[i] = (uint8_t)p[i];
+    return x != LongWords{};
+}
 // The first n < W numbers of one, the others 0.
 template <class T, class X> inline Vec<T> wide(const X *p, int64_t n) {
     Vec<T> x{};

@@ -176,43 +176,62 @@ template <class T> void bend(const Call &c, T *s, int64_t n) {
     for (int64_t i = 0; i < n; i += W<T>) store(s + i, cap * tanh_(load<Vec<T>>(s + i) / cap));
 }
 
+// alibi's bias of one lane: -slope · distance, worked out in double.
 template <class T> void alibi_of(const Call &c, const Block<T> &k, int i, Keys keys, T *to) {
-    const int64_t position = peek<int64_t>(c.at(c.start, k.b, 0)) + k.index[i];
+    constexpr double limit = sizeof(T) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308;
     const double slope = c.slopes[k.head[i]];
-    for (int64_t j = 0; j < keys.n; j++) {
-        const int64_t distance = position - keys[j];
-        to[j] = -saturated<T>(slope * (double)(distance < 0 ? -distance : distance));
-    }
-}
-
-template <class T> void mask_of(const Call &c, const char *row, Keys keys, T *to) {
-    if (!keys.list && dense(c.mask))
-        for (int64_t j = 0; j < keys.n; j++) to[j] = row[keys.j0 + j] ? to[j] : -infinity<T>();
+    const int64_t position = peek<int64_t>(c.at(c.start, k.b, 0)) + k.index[i], ahead = position - keys.j0;
+    const auto bias = [&](auto distance) {
+        const double x = slope * (double)(distance < 0 ? -distance : distance);
+        return (T)(x > limit && x < __builtin_inf() ? -limit : -x);
+    };
+    if (!keys.list && ahead < INT32_MAX && ahead > INT32_MIN + TILE)
+        for (int32_t j = 0; j < (int32_t)keys.n; j++) to[j] = bias((int32_t)ahead - j);
     else
-        for (int64_t j = 0; j < keys.n; j++) to[j] = row[keys[j] * c.mask.column] ? to[j] : -infinity<T>();
+        for (int64_t j = 0; j < keys.n; j++) to[j] = bias(position - keys[j]);
 }
 
-// What is added to the scores of each lane, lane by lane: its bias, and -inf where the mask hides.
-// Returns whether a pair is left. Past the keys, up to whole vectors, all is hidden.
+// -inf to where the mask hides from one lane.
+template <class T> void mask_of(const Call &c, const char *row, Keys keys, T *to) {
+    int64_t j = 0;
+    if (!keys.list && dense(c.mask))
+        for (; j + W<T> <= keys.n; j += W<T>)
+            store(to + j, set_bytes(row + keys.j0 + j, T{}) ? load<Vec<T>>(to + j) : spread<Vec<T>>(-infinity<T>()));
+    for (; j < keys.n; j++)
+        if (!row[keys[j] * c.mask.column]) to[j] = -infinity<T>();
+}
+
+// What is added to the scores of one lane: its bias, and -inf where the mask hides. Past the keys, up to
+// whole vectors, all is hidden.
+template <class T>
+void addends_of(const Call &c, const Block<T> &k, int i, Keys keys, const char *bias, const char *mask, T *to) {
+    std::memset(to, 0, keys.n * sizeof(T));
+    if (bias && !keys.list)
+        read_row<T>(c.bias, row_of(c.bias, bias, k, i) + keys.j0 * c.bias.column, keys.n, to);
+    else if (bias)
+        for (int64_t j = 0; j < keys.n; j++)
+            read_row<T>(c.bias, row_of(c.bias, bias, k, i) + keys[j] * c.bias.column, 1, to + j);
+    if (c.slopes) alibi_of(c, k, i, keys, to);
+    if (mask) mask_of(c, row_of(c.mask, mask, k, i), keys, to);
+    for (int64_t j = keys.n; j % W<T>; j++) to[j] = -infinity<T>();
+}
+
+// Asks for the numbers of a lane that the next tile will read: rows lie far apart, and no prefetcher knows.
+inline void ask_for_next(const Array &a, const char *row, Keys keys) {
+    const char *next = row + (keys.j0 + keys.n) * a.column;
+    for (int64_t byte = 0; byte < TILE * a.column; byte += 64) __builtin_prefetch(next + byte);
+}
+
+// What is added to the scores of all lanes, lane by lane. Returns whether a pair is left.
 template <class T> bool addends(const Call &c, const Block<T> &k, Keys keys) {
-    auto seen = Vec<T>{} != Vec<T>{};
-    const Vec<T> hidden = spread<Vec<T>>(-infinity<T>());
     const char *bias = c.bias ? c.at(c.bias, k.b, 0) : nullptr, *mask = c.mask ? c.at(c.mask, k.b, 0) : nullptr;
+    auto seen = Vec<T>{} != Vec<T>{};
     for (int i = 0; i < k.n; i++) {
         T *to = k.added + i * TILE;
-        for (int64_t j = 0; j < TILE; j += W<T>) store(to + j, j < keys.n ? Vec<T>{} : hidden);
-        if (bias) {
-            const char *row = row_of(c.bias, bias, k, i);
-            if (!keys.list)
-                read_row<T>(c.bias, row + keys.j0 * c.bias.column, keys.n, to);
-            else
-                for (int64_t j = 0; j < keys.n; j++)
-                    read_row<T>(c.bias, row + keys[j] * c.bias.column, 1, to + j);
-        }
-        if (c.slopes) alibi_of(c, k, i, keys, to);
-        if (mask) mask_of(c, row_of(c.mask, mask, k, i), keys, to);
-        for (int64_t j = keys.n; j % W<T>; j++) to[j] = -infinity<T>();
-        for (int64_t j = 0; j < keys.n; j += W<T>) seen |= load<Vec<T>>(to + j) != hidden;
+        addends_of(c, k, i, keys, bias, mask, to);
+        if (bias && !keys.list) ask_for_next(c.bias, row_of(c.bias, bias, k, i), keys);
+        if (mask && !keys.list) ask_for_next(c.mask, row_of(c.mask, mask, k, i), keys);
+        for (int64_t j = 0; j < keys.n; j += W<T>) seen |= load<Vec<T>>(to + j) != -infinity<T>();
     }
     for (int i = k.n; i < k.L; i++) std::memcpy(k.added + i * TILE, k.added, TILE * sizeof(T));
     bool any = false;
@@ -226,10 +245,14 @@ template <class T> void add(const Block<T> &k, int64_t n) {
     for (int64_t j = 0; j < n; j += W<T>)
         for (int i = 0; i < k.L; i += W<T>) {
             Vec<T> x[W<T>];
+#pragma GCC unroll 16
             for (int w = 0; w < W<T>; w++) x[w] = load<Vec<T>>(k.added + (i + w) * TILE + j);
             transpose<T>(x);
-            T *s = k.s + j * k.L + i;
-            for (int w = 0; w < W<T>; w++, s += k.L) store(s, plus<T>(load<Vec<T>>(s), x[w]));
+#pragma GCC unroll 16
+            for (int w = 0; w < W<T>; w++) {
+                T *s = k.s + (j + w) * k.L + i;
+                store(s, plus<T>(load<Vec<T>>(s), x[w]));
+            }
         }
 }
 
