@@ -68,11 +68,18 @@ def test_parts_and_stacks(kind):
 def test_what_is_held_differently_is_not_stacked():
     a, b = held(7, "Q4_1", 11, 64)[0], held(8, "Q8_0", 5, 64)[0]
     wide = np.zeros((5, 64), np.float32)
-    assert Linear.stacked(Linear(a), Linear(b)) is None
-    assert Linear.stacked(Linear(a), Linear(wide)) is None
-    assert Linear.stacked(Linear(wide), Linear(a)) is None
-    assert Linear.stacked(Linear(wide), Linear(wide.astype(np.float16))) is None
-    assert Linear.stacked(Linear(wide), Linear(wide, np.zeros(5))) is None
+    pairs = [
+        (Linear(a), Linear(b)),
+        (Linear(a), Linear(wide)),
+        (Linear(wide), Linear(wide.astype(np.float16))),
+        (Linear(wide), Linear(wide, np.zeros(5))),
+        (Linear(wide), Linear(wide[:, :32])),
+    ]
+    for pair in pairs:
+        with pytest.raises(
+            ValueError, match=r"must be held alike to be stacked, got \(Linear\(64 → "
+        ):
+            Linear.stacked(*pair)
 
 
 @pytest.mark.parametrize("kind", KINDS)

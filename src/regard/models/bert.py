@@ -15,7 +15,8 @@ import numpy as np
 from .. import call
 from ..attention_map import AttentionMap
 from ..corpus import Averages, average
-from ..elementwise import ACTIVATIONS, layer_norm
+from ..elementwise import ACTIVATIONS
+from ..nn import LayerNorm, Linear
 from ..predicates import Array
 from ..trace import Trace, moved_by
 from .loading import Source
@@ -31,28 +32,15 @@ __all__ = ["Bert"]
 Attend = Callable[[Array, Array, Array], Array]
 
 
-class Affine(NamedTuple):
-    """Weight and bias, of a product or of a norm."""
-
-    weight: Array
-    bias: Array
-
-    def __call__(self, x: Array) -> Array:
-        """x (…, in) to (…, out): one product over all rows."""
-        rows = x.reshape(-1, x.shape[-1]) @ self.weight.T
-        rows += self.bias
-        return rows.reshape(*x.shape[:-1], len(self.bias))
-
-
 class Layer(NamedTuple):
     """The weights of one layer; D hidden size, F inner size."""
 
-    qkv: Affine  # (3D, D): queries, keys and values in one product
-    attention: Affine  # (D, D)
-    attention_norm: Affine  # (D,)
-    intermediate: Affine  # (F, D)
-    output: Affine  # (D, F)
-    output_norm: Affine  # (D,)
+    qkv: Linear  # (3D, D): queries, keys and values in one product
+    attention: Linear  # (D, D)
+    attention_norm: LayerNorm  # (D,)
+    intermediate: Linear  # (F, D)
+    output: Linear  # (D, F)
+    output_norm: LayerNorm  # (D,)
 
 
 class Bert:
@@ -81,9 +69,9 @@ class Bert:
         self._words = take("embeddings.word_embeddings.weight", (words, D))
         self._places = take("embeddings.position_embeddings.weight", (self.positions, D))
         self._kind = take("embeddings.token_type_embeddings.weight", (kinds, D))[0]  # one text
-        self._norm = _norm(tensors, "embeddings.LayerNorm", D)
+        self._norm = _norm(tensors, "embeddings.LayerNorm", D, self.epsilon)
         self._layers = [
-            _layer(tensors, f"encoder.layer.{i}", D, F)
+            _layer(tensors, f"encoder.layer.{i}", D, F, self.epsilon)
             for i in range(settings.size("num_hidden_layers"))
         ]
         self.tokenizer: Tokenizer = source.tokenizer
@@ -178,7 +166,7 @@ class Bert:
         def looked_at(q: Array, k: Array, v: Array) -> Any:
             layer = len(maps)
             maps.append(call.look(q, k, v))
-            moved.append(moved_by(v, self._layers[layer].attention.weight))
+            moved.append(moved_by(v, self._layers[layer].attention.wide()))
             silent = [head for at, head in off if at == layer]
             output: Any = maps[-1].output
             output[silent] = moved[-1][silent] = 0
@@ -236,7 +224,7 @@ class Bert:
     @np.errstate(all="ignore")
     def _forward(self, ids: Array, attend: Attend) -> Array:
         x = self._words[ids] + self._places[: ids.shape[-1]] + self._kind  # (…, N, D)
-        x = layer_norm(x, *self._norm, self.epsilon)
+        x = self._norm(x)
         for layer in self._layers:
             x = self._through(layer, x, attend)
         return x
@@ -246,9 +234,10 @@ class Bert:
         packed = layer.qkv(x).reshape(*lead, N, 3, self.heads, D // self.heads)
         q, k, v = np.moveaxis(packed, -3, 0).swapaxes(-3, -2)  # (…, H, N, HS) each, no copy
         heads = attend(q, k, v).swapaxes(-3, -2).reshape(*lead, N, D)  # side by side
-        x = layer_norm(x + layer.attention(heads), *layer.attention_norm, self.epsilon)
-        inner = self.activation(layer.intermediate(x))  # (…, N, F)
-        return layer_norm(x + layer.output(inner), *layer.output_norm, self.epsilon)
+        x = layer.attention_norm(layer.attention(heads), residual=x)
+        inner = layer.intermediate(x)  # (…, N, F)
+        self.activation(inner, out=inner)
+        return layer.output_norm(layer.output(inner), residual=x)
 
     def _check(self, ids: Any) -> Array:
         ids = np.asarray(ids)
@@ -264,23 +253,26 @@ class Bert:
         return ids
 
 
-def _layer(tensors: Tensors, name: str, D: int, F: int) -> Layer:
-    parts = [
-        _affine(tensors, f"{name}.attention.self.{x}", D, D) for x in ("query", "key", "value")
-    ]
+def _layer(tensors: Tensors, name: str, D: int, F: int, epsilon: float) -> Layer:
     return Layer(
-        qkv=Affine(*(np.concatenate(each) for each in zip(*parts, strict=True))),
-        attention=_affine(tensors, f"{name}.attention.output.dense", D, D),
-        attention_norm=_norm(tensors, f"{name}.attention.output.LayerNorm", D),
-        intermediate=_affine(tensors, f"{name}.intermediate.dense", F, D),
-        output=_affine(tensors, f"{name}.output.dense", D, F),
-        output_norm=_norm(tensors, f"{name}.output.LayerNorm", D),
+        qkv=_packed(tensors, f"{name}.attention.self", D),
+        attention=_linear(tensors, f"{name}.attention.output.dense", D, D),
+        attention_norm=_norm(tensors, f"{name}.attention.output.LayerNorm", D, epsilon),
+        intermediate=_linear(tensors, f"{name}.intermediate.dense", F, D),
+        output=_linear(tensors, f"{name}.output.dense", D, F),
+        output_norm=_norm(tensors, f"{name}.output.LayerNorm", D, epsilon),
     )
 
 
-def _affine(tensors: Tensors, name: str, out: int, into: int) -> Affine:
-    return Affine(tensors.take(f"{name}.weight", (out, into)), tensors.take(f"{name}.bias", (out,)))
+def _packed(tensors: Tensors, name: str, D: int) -> Linear:
+    parts = [_linear(tensors, f"{name}.{part}", D, D) for part in ("query", "key", "value")]
+    return Linear.stacked(*parts)
 
 
-def _norm(tensors: Tensors, name: str, D: int) -> Affine:
-    return Affine(tensors.take(f"{name}.weight", (D,)), tensors.take(f"{name}.bias", (D,)))
+def _linear(tensors: Tensors, name: str, out: int, into: int) -> Linear:
+    return Linear(tensors.take(f"{name}.weight", (out, into)), tensors.take(f"{name}.bias", (out,)))
+
+
+def _norm(tensors: Tensors, name: str, D: int, epsilon: float) -> LayerNorm:
+    weight, bias = (tensors.take(f"{name}.{part}", (D,)) for part in ("weight", "bias"))
+    return LayerNorm(weight, bias, epsilon)

@@ -11,7 +11,7 @@ from .. import call
 from ..attention_map import AttentionMap
 from ..cache import KVCache
 from ..predicates import Array
-from .linear import Linear
+from .linear import Linear, alike
 
 __all__ = ["MultiHeadAttention"]
 
@@ -68,7 +68,8 @@ class MultiHeadAttention:
         self.output = output
         self._check(query, key, value)
         # One product where the weights are held alike; the three are then parts of it.
-        self.packed = Linear.stacked(query, key, value)
+        together = alike(query, key, value)
+        self.packed = Linear.stacked(query, key, value) if together else None
         if self.packed is not None:
             a, b = query.shape[0], query.shape[0] + key.shape[0]
             query, key, value = (self.packed.part(s) for s in np.s_[:a, a:b, b:])

@@ -9,9 +9,9 @@ import numpy as np
 
 from .. import kernels
 from ..predicates import Array
-from .weights import Blocks, Weights, check_weights, in_rows, part_of, rows_of, stack
+from .weights import Blocks, Weights, check_weights, in_rows, kind_of, part_of, rows_of, stack
 
-__all__ = ["Linear"]
+__all__ = ["Linear", "alike"]
 
 PIECE = 2**20  # weights that are widened together
 
@@ -52,8 +52,7 @@ class Linear:
         return self.weight.shape[0], self.weight.shape[1]
 
     def __repr__(self) -> str:
-        kind = self.weight.type if hasattr(self.weight, "type") else self.weight.dtype
-        return f"Linear({self.shape[1]} → {self.shape[0]}, {kind})"
+        return f"Linear({self.shape[1]} → {self.shape[0]}, {kind_of(self.weight)})"
 
     def __call__(self, x: Array) -> Array:
         """x (…, in) to (…, out), computed in float32 (float64 for float64)."""
@@ -63,25 +62,38 @@ class Linear:
         y = _product(rows.astype(np.result_type(x, np.float32), copy=False), self.weight, self.bias)
         return y.reshape(*x.shape[:-1], self.shape[0])
 
+    def wide(self) -> Array:
+        """The weight (out, in) in float32 (float64 as it is)."""
+        return rows_of(self.weight, slice(None))
+
     def part(self, rows: slice) -> Linear:
         """Some of the outputs, without a copy of the weights."""
         return Linear(part_of(self.weight, rows), None if self.bias is None else self.bias[rows])
 
     @classmethod
-    def stacked(cls, *parts: Linear) -> Linear | None:
-        """Their outputs side by side, by one product; None where weights are not held alike."""
-        weight = stack(*(p.weight for p in parts))
+    def stacked(cls, *parts: Linear) -> Linear:
+        """Their outputs side by side, by one product.
+
+        Raises
+        ------
+        ValueError
+            Where they are not `alike`.
+        """
+        if not alike(*parts):
+            raise ValueError(f"layers must be held alike to be stacked, got {parts}")
         biases = [p.bias for p in parts if p.bias is not None]
-        if weight is None or len(biases) not in (0, len(parts)):
-            return None
+        weight = stack(*(p.weight for p in parts))
         return cls(weight, np.concatenate(biases) if biases else None)
+
+
+def alike(*parts: Linear) -> bool:
+    """Whether all have one depth, one kind of weights, and a bias or none."""
+    return len({(p.shape[1], kind_of(p.weight), p.bias is None) for p in parts}) == 1
 
 
 def _product(x: Array, weight: Weights, bias: Array | None) -> Array:
     """x (M, in) · weightᵀ + bias, by the kernels where they are built and do it."""
-    raw, held = (
-        (weight.raw, weight.type) if isinstance(weight, Blocks) else (weight, weight.dtype.name)
-    )
+    raw, held = weight.raw if isinstance(weight, Blocks) else weight, kind_of(weight)
     if held in kernels.HELD and kernels.takes(x, bias):
         return kernels.multiply(x, raw, held, bias)
     y = _by_numpy(x, weight)

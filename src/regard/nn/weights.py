@@ -108,6 +108,11 @@ def _check_blocks(name: str, weights: Blocks) -> None:
         )
 
 
+def kind_of(weights: Weights) -> str:
+    """How they are held: the name of a dtype, or of a type of blocks."""
+    return weights.type if isinstance(weights, Blocks) else weights.dtype.name
+
+
 def rows_of(weights: Weights, index: Any) -> Array:
     """Rows in the type that is computed in: float32, or float64."""
     if isinstance(weights, Blocks):
@@ -132,15 +137,10 @@ def part_of(weights: Weights, rows: slice) -> Weights:
     return weights.part(rows) if isinstance(weights, Blocks) else weights[rows]
 
 
-def stack(*weights: Weights) -> Weights | None:
-    """Matrices on top of each other as one; None where they are not held alike."""
+def stack(*weights: Weights) -> Weights:
+    """Matrices of one kind on top of each other as one."""
     first = weights[0]
-    if isinstance(first, Blocks):
-        raws = [w.raw for w in weights if isinstance(w, Blocks) and w.type == first.type]
-        if len(raws) < len(weights) or len({w.shape[1] for w in weights}) > 1:
-            return None
-        raw = np.concatenate(raws)
-        return Blocks(raw, first.type, (len(raw), first.shape[1]))
-    arrays = [w for w in weights if not isinstance(w, Blocks)]
-    alike = len({(w.dtype, w.shape[1]) for w in arrays}) == 1
-    return np.concatenate(arrays) if alike and len(arrays) == len(weights) else None
+    if not isinstance(first, Blocks):
+        return np.concatenate([w for w in weights if not isinstance(w, Blocks)])
+    raw = np.concatenate([w.raw for w in weights if isinstance(w, Blocks)])
+    return Blocks(raw, first.type, (len(raw), first.shape[1]))
