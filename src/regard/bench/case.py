@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = ["Case", "draw", "errors", "ours"]
 # The largest difference of a right answer, for values of a standard normal distribution: they, and
 # so the outputs of rows that see few keys, reach about 5.
 TOLERANCE = {"float16": 1e-2, "bfloat16": 6e-2, "float32": 5e-5, "float64": 1e-12}
+DRAWN = 2**25 - 39  # a prime
 SAMPLE = 31  # queries of each head that are computed in float64
 
 
@@ -55,8 +57,10 @@ def draw(row: Row, seed: int = 0) -> Case:
     dtype = _dtype(row.dtype)
 
     def normal(*shape: int) -> Array:
+        """Beyond so many numbers they repeat, at no multiple of a row."""
         wide = np.float64 if row.dtype == "float64" else np.float32
-        return rng.standard_normal(shape, wide).astype(dtype, copy=False)
+        drawn = rng.standard_normal(min(prod(shape), DRAWN), wide).astype(dtype, copy=False)
+        return np.resize(drawn, shape)
 
     mask = bias = None
     if row.sees == "mask":

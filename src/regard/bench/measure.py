@@ -19,6 +19,7 @@ __all__ = ["OURS", "Measured", "Verdict", "measure"]
 
 OURS = "regard"
 BASELINE = "baseline"
+FIRST_LOOK = 0.03  # seconds, for a variant of a peer
 OTHERS = {OURS, BASELINE, rows.SGEMM, rows.READING}  # contenders that are no peers
 
 
@@ -40,6 +41,7 @@ class Measured:
     row: Row
     seconds: dict[str, float] = field(default_factory=dict)  # medians of a call
     variants: dict[str, str] = field(default_factory=dict)  # which operator stands for a peer
+    tried: dict[str, dict[str, float]] = field(default_factory=dict)  # seconds, at a first look
     why_not: dict[str, str] = field(default_factory=dict)  # for contenders that have no time
     error: float = 0.0  # regard's largest difference from float64
     megabytes: float | None = None  # a thread, beyond inputs and output
@@ -110,11 +112,13 @@ def measure(
     contenders: dict[str, Callable[[], object]] = {OURS: call}
     if row.kind != "scaling":
         for peer in peers:
-            best = _best(peer, case, output)
-            if isinstance(best, str):
-                found.why_not[peer.title] = best
-            else:
-                found.variants[peer.title], contenders[peer.title] = best
+            choice = _choose(peer, case, output)
+            if isinstance(choice, str):
+                found.why_not[peer.title] = choice
+                continue
+            contenders[peer.title] = choice.run
+            found.variants[peer.title] = choice.variant
+            found.tried[peer.title] = choice.tried
     contenders |= _yardsticks(case)
     found.seconds = medians(contenders, pace)
     if any(floor.against == rows.MEGABYTES for floor in row.floors):
@@ -135,29 +139,36 @@ def _yardsticks(case: Case) -> dict[str, Callable[[], object]]:
     return found
 
 
-def _best(peer: Peer, case: Case, output: rows.Array) -> tuple[str, Callable[[], object]] | str:
-    """The peer's fastest variant that answers right, or why there is none."""
-    times: dict[str, float] = {}
+class _Choice(NamedTuple):
+    """A peer's fastest variant that answers right."""
+
+    variant: str
+    run: Callable[[], object]
+    tried: dict[str, float]  # seconds of every right one, at a first look
+
+
+def _choose(peer: Peer, case: Case, output: rows.Array) -> _Choice | str:
+    """Which variant stands for the peer, or why none can."""
+    tried: dict[str, float] = {}
     runs: dict[str, Callable[[], object]] = {}
-    reasons: list[str] = []
+    reasons: dict[str, None] = {}  # in order, each once
     for variant, candidate in _candidates(peer, case):
         if isinstance(candidate, str):
-            reasons.append(candidate)
+            reasons[candidate] = None
             continue
         try:
             far = difference(candidate.read(candidate.run()), output)
-            if far > 2 * case.tolerance:
-                reasons.append(_wrong(far, OURS, case))
-                continue
-            times[variant] = statistics.median(spell(candidate.run, 0.03))
+            if far <= 2 * case.tolerance:
+                tried[variant] = statistics.median(spell(candidate.run, FIRST_LOOK))
+                runs[variant] = candidate.run
+            else:
+                reasons[_wrong(far, OURS, case)] = None
         except Exception as error:  # a peer may raise anything
-            reasons.append(_first_line(error))
-            continue
-        runs[variant] = candidate.run
-    if not times:
-        return "; ".join(dict.fromkeys(reasons))
-    best = min(times, key=lambda variant: times[variant])
-    return best, runs[best]
+            reasons[_first_line(error)] = None
+    if not runs:
+        return "; ".join(reasons)
+    best = min(tried, key=lambda variant: tried[variant])
+    return _Choice(best, runs[best], tried)
 
 
 def _candidates(peer: Peer, case: Case) -> Iterator[tuple[str, Candidate | str]]:

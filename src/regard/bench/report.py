@@ -167,6 +167,8 @@ def _row_as_data(m: Measured) -> dict[str, Any]:
         "error": m.error,
         "ms": {name: 1e3 * t for name, t in m.seconds.items()},
         "variants": {name: v for name, v in m.variants.items() if v},
+        "tried_ms": {name: {v: 1e3 * t for v, t in tried.items()}
+                     for name, tried in m.tried.items() if len(tried) > 1},
         "why_not": m.why_not,
         "gflops": m.gflops, "gbps": m.gbps, "of_peak": m.of_peak,
         "megabytes_a_thread": m.megabytes,
