@@ -280,10 +280,12 @@ def test_markdown_has_the_table_and_every_floor():
     assert "- JAX: not installed" in text
 
 
-def test_the_plot_has_a_bar_for_each_time():
+def test_the_plot_has_a_point_for_each_time():
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     (axes,) = report.plot(a_report()).axes
-    assert len(axes.patches) == 1
+    (points, _) = axes.lines
+    assert points.get_label() == "a peer"
+    assert len(points.get_xdata()) == 1
     assert [label.get_text() for label in axes.get_yticklabels()] == ["f32 2x6/2x19x16 full"]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from .machine import Limits
 from .measure import OURS, Measured, Verdict
-from .rows import AT_MOST, FASTER, PER_PAIR
+from .rows import AT_MOST
 
-__all__ = ["Report", "cells", "heads", "says"]
+__all__ = ["Report", "cells", "heads", "plot", "reasons", "says"]
 
 FORMAT = 1  # of the JSON
 
@@ -80,7 +80,8 @@ def cells(report: Report, m: Measured) -> list[str]:
 
 
 def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.{0 if seconds >= 0.1 else 1 if seconds >= 0.01 else 3}f}"
+    digits = 0 if seconds >= 0.1 else 1 if seconds >= 0.01 else 3 if seconds >= 1e-4 else 4
+    return f"{1e3 * seconds:.{digits}f}"
 
 
 def _peer_cell(m: Measured, peer: str) -> str:
@@ -107,11 +108,10 @@ def says(verdict: Verdict) -> str:
     '1.31 × PyTorch (at least 1.2)'
     """
     floor, value = verdict
-    got = "not measured" if value is None else f"{value:.2f}"
+    got = "?" if value is None else f"{value:.2f}"
     if floor.against in AT_MOST:
         return f"{got} {floor.against} (at most {floor.bound:g})"
-    names = {FASTER: "faster than full causal", PER_PAIR: "the baseline's speed by the pair"}
-    return f"{got} × {names.get(floor.against, floor.against)} (at least {floor.bound:g})"
+    return f"{got} × {floor.against} (at least {floor.bound:g})"
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -135,27 +135,37 @@ def _about(report: Report) -> list[str]:
         "Then all take turns with the same number of threads: a pause of 50 ms, a call to warm "
         "up, calls for a fifth of a second, five rounds (three where a call takes a second), "
         "medians. GFLOP/s count 4·D for each query-key pair that is seen, GB/s the keys and "
-        "values.",
+        "values. A window is held against full causal, a ragged batch against the same without "
+        "padding, a long sequence against one of 2048.",
     ]
 
 
 def _floors(report: Report) -> list[str]:
-    verdicts = [(m, v) for m in report.rows for v in m.verdicts]
-    lines = [f"{sum(v.met is True for _, v in verdicts)} of {len(verdicts)} floors are met."]
+    """The floors by what became of them, a line a row."""
+    verdicts = [v for m in report.rows for v in m.verdicts]
+    lines = [f"{sum(v.met is True for v in verdicts)} of {len(verdicts)} floors are met."]
     for title, state in (("Lost:", False), ("Not measured:", None), ("Met:", True)):
-        of_state = [f"- {m.row.name}: {says(v)}" for m, v in verdicts if v.met is state]
-        if of_state:
-            lines += ["", title, "", *of_state]
+        of_state = [(m, [v for v in m.verdicts if v.met is state]) for m in report.rows]
+        found = [f"- {m.row.name}: {'; '.join(map(says, some))}" for m, some in of_state if some]
+        if found:
+            lines += ["", title, "", *found]
     return lines
 
 
 def _reasons(report: Report) -> list[str]:
-    """Why a peer has no time: once for all rows where it is absent, else row by row."""
-    lines = [f"- {peer}: {reason}" for peer, reason in report.absent.items()]
+    found = reasons(report)
+    return ["Without a time:", "", *(f"- {line}" for line in found)] if found else []
+
+
+def reasons(report: Report) -> list[str]:
+    """Why a contender has no time: once for all rows, where it is the same."""
+    rows: dict[tuple[str, str], list[str]] = {}
     for m in report.rows:
-        lines += [f"- {m.row.name}, {who}: {why}" for who, why in m.why_not.items()
-                  if who not in report.absent]  # fmt: skip
-    return ["Without a time:", "", *lines] if lines else []
+        for who, why in m.why_not.items():
+            if who not in report.absent:
+                rows.setdefault((who, why), []).append(m.row.name)
+    lines = [f"{who}: {why}" for who, why in report.absent.items()]
+    return lines + [f"{who}: {why} ({', '.join(some)})" for (who, why), some in rows.items()]
 
 
 def _row_as_data(m: Measured) -> dict[str, Any]:
@@ -184,18 +194,23 @@ def _row_as_data(m: Measured) -> dict[str, Any]:
 def plot(report: Report) -> Any:
     """A matplotlib figure: how many times regard's time each peer takes; 1 is a draw."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     rows = [m for m in report.rows if m.peers]
-    figure = Figure(figsize=(9, 1.2 + 0.42 * len(rows)), layout="constrained")
-    axes = figure.add_subplot()
-    bar = 0.8 / max(1, len(report.peers))
-    for k, peer in enumerate(report.peers):
-        places = [i + k * bar for i, m in enumerate(rows) if peer in m.peers]
-        axes.barh(places, [m.peers[peer] for m in rows if peer in m.peers], bar, label=peer)
-    axes.set_yticks([i + 0.4 - bar / 2 for i in range(len(rows))], [m.row.name for m in rows])
-    axes.invert_yaxis()
-    axes.set_xscale("log")
+    figure = Figure(figsize=(9, 1.3 + 0.22 * len(rows)), layout="constrained")
+    axes = figure.add_subplot(xscale="log", ylim=(len(rows) - 0.4, -0.6))
+    for peer, marker in zip(report.peers, "osD^vP", strict=False):
+        found = [(m.peers[peer], i) for i, m in enumerate(rows) if peer in m.peers]
+        axes.plot([x for x, _ in found], [i for _, i in found], marker, label=peer, alpha=0.8)
+    least = 0.9 * min((x for m in rows for x in m.peers.values()), default=0.5)
+    axes.set_xlim(left=min(least, 0.9))
+    axes.axvspan(min(least, 0.9), 1, color="red", alpha=0.08, zorder=0)
     axes.axvline(1, color="black", linewidth=1)
-    axes.set_xlabel("time of the peer / time of regard (right of the line: regard is faster)")
-    axes.legend()
+    axes.xaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g} ×")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_yticks(range(len(rows)), [m.row.name for m in rows])
+    axes.grid(alpha=0.3)
+    axes.set_xlabel("time of the peer / time of regard; in the red, regard is slower")
+    figure.legend(loc="outside upper right", ncols=4)
     return figure

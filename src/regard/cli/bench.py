@@ -73,7 +73,7 @@ def bench(
 def _list(chosen: list[rows.Row]) -> None:
     for row in chosen:
         floors = ", ".join(report.says(measure.Verdict(floor, None)) for floor in row.floors)
-        print(f"{row.name:<44}{floors.replace('not measured', '…')}")
+        print(f"{row.name:<44}{floors.replace('?', '…')}")
 
 
 def _run(chosen: list[rows.Row], only: str | None, pace: turns.Pace) -> report.Report:
@@ -116,12 +116,8 @@ def _print(told: report.Report) -> None:
         table.add_row(*map(escape, report.cells(told, m)), style="red" if lost else "")
     screen = console()
     screen.print(table)
-    for who, why in told.absent.items():
-        screen.print(f"{who}: {why}", style="dim", markup=False)
-    for m in told.rows:
-        for who, why in m.why_not.items():
-            if who not in told.absent:
-                screen.print(f"{m.row.name}, {who}: {why}", style="dim", markup=False)
+    for line in report.reasons(told):
+        screen.print(line, style="dim", markup=False)
 
 
 def _json(told: report.Report, path: Path, _: str) -> None:
