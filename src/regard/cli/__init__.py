@@ -7,13 +7,8 @@ import sys
 import warnings
 from typing import Any
 
-from . import (  # noqa: F401 - each adds its command, in this order of the help
-    bench,
-    embed,
-    info,
-    lab,
-    look,
-)
+# Each adds its command, in this order of the help.
+from . import bench, embed, generate, info, lab, look  # noqa: F401
 from .base import app
 
 __all__ = ["app", "run"]

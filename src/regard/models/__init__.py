@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from .bert import Bert
 from .catalog import CATALOG, cached, fetch, place_of
+from .gpt2 import GPT2
+from .llama import Llama
 from .loading import open_source
 
-__all__ = ["CATALOG", "Bert", "cached", "load", "path"]
+__all__ = ["CATALOG", "GPT2", "Bert", "Llama", "cached", "load", "path"]
 
-FAMILIES = {"bert": Bert}
+FAMILIES: dict[str, type[Bert | Llama | GPT2]] = {
+    "bert": Bert, "gpt2": GPT2, "llama": Llama, "mistral": Llama, "qwen2": Llama, "qwen3": Llama,
+}  # fmt: skip
 
 
-def load(model: str | os.PathLike[str]) -> Bert:
+def load(model: str | os.PathLike[str], *, widen: bool = False) -> Any:
     """A model, by its name or from where it lies.
 
     Parameters
@@ -24,10 +29,13 @@ def load(model: str | os.PathLike[str]) -> Bert:
         folder in Hugging Face layout (config.json, safetensors files, tokenizer.json); or a GGUF
         file, or a folder with one; or, where `huggingface_hub` is installed, a name "owner/model"
         of its hub.
+    widen : bool
+        Hold the weights in float32, whatever the file has: the same numbers, in more memory. Else
+        they stay as they came, 16-bit or quantised, and are widened where they are used.
 
     Returns
     -------
-    Bert
+    Bert, GPT2 or Llama
 
     Raises
     ------
@@ -37,6 +45,7 @@ def load(model: str | os.PathLike[str]) -> Bert:
         If it has to be fetched and cannot be: says what else can be done.
     """
     source = open_source(place_of(model))
+    source.tensors.widen = widen
     return source.settings.choice("model_type", FAMILIES)(source)
 
 

@@ -24,7 +24,6 @@ LLAMA_SETTINGS = {
     "rotary_dim": "rope.dimension_count", "rope_theta": "rope.freq_base",
     "rms_norm_eps": "attention.layer_norm_rms_epsilon",
     "sliding_window": "attention.sliding_window", "vocab_size": "vocab_size",
-    "num_experts": "expert_count",
 }  # fmt: skip
 GPT2_SETTINGS = {
     "n_layer": "block_count", "n_positions": "context_length", "n_embd": "embedding_length",

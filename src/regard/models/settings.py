@@ -22,10 +22,12 @@ class Settings:
         file: Path,
         config: dict[str, Any] | None = None,
         spelled: dict[str, str] | None = None,
+        prefix: str = "",
     ) -> None:
         self.file = file
         self._config = read_json(file) if config is None else config
         self._spelled = spelled or {}
+        self._prefix = prefix
         if not isinstance(self._config, dict):
             raise ValueError(f"{file} must hold one JSON object, got {type(self._config).__name__}")
 
@@ -38,7 +40,7 @@ class Settings:
             raise ValueError(f"{self._field(name)} must divide {divides}, got {n}")
         return n
 
-    def number(self, name: str, default: float) -> float:
+    def number(self, name: str, default: float | None = None) -> float:
         x = self._take(name, default)
         if not isinstance(x, (int, float)) or isinstance(x, bool) or not 0 <= x < float("inf"):
             raise ValueError(f"{self._field(name)} must be a number of 0 or more, got {x!r}")
@@ -62,7 +64,13 @@ class Settings:
         inner = self._take(name, {})
         if not isinstance(inner, dict):
             raise ValueError(f"{self._field(name)} must be an object, got {inner!r:.80}")
-        return Settings(self.file, inner, {key: f"{name}.{key}" for key in inner})
+        return Settings(self.file, inner, prefix=f"{name}.")
+
+    def refuse_sections(self) -> None:
+        """An error if there are settings within these."""
+        for name, value in self._config.items():
+            if isinstance(value, dict):
+                raise self.refuse(name, "must not be an object")
 
     def value(self, name: str, default: Any = None) -> Any:
         """Whatever stands there; the caller checks it."""
@@ -77,12 +85,13 @@ class Settings:
         return self._config.get(name) is not None
 
     def _field(self, name: str) -> str:
-        return f"{self.file}: {self._spelled.get(name, name)}"
+        return f"{self.file}: {self._prefix}{self._spelled.get(name, name)}"
 
     def _take(self, name: str, default: Any = None) -> Any:
-        if self._config.get(name, default) is None:
+        found = self.value(name, default)
+        if found is None:
             raise ValueError(f"{self._field(name)} is missing")
-        return self._config.get(name, default)
+        return found
 
 
 def read_json(file: Path) -> Any:

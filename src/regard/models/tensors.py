@@ -5,12 +5,14 @@ Every error names the file and the tensor.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..nn import Blocks
 from ..predicates import Array
 from .extra import needed
 from .gguf_file import GGUF
@@ -18,6 +20,8 @@ from .safetensors_file import check_header
 
 __all__ = ["GGUFTensors", "SafeTensors", "Tensors"]
 
+FLOAT_KINDS = ("F32", "F16", "BF16")
+BLOCK_KINDS = ("Q4_0", "Q4_1", "Q8_0")  # that products are computed with as they are
 FLOATS = ("float16", "bfloat16", "float32")
 
 
@@ -35,11 +39,13 @@ class Tensors:
     """
 
     is_gguf = False
+    widen = False  # whether `held` gives float32 too
 
     def __init__(self, file: Path, names: set[str]) -> None:
         self.file = file
         self.names = names
         self._prefix = ""
+        self._taken: set[str] = set()
 
     def below(self, *known: str) -> Tensors:
         """The same, for names that all stand below a prefix, as that of a known name does."""
@@ -55,12 +61,27 @@ class Tensors:
     def has(self, name: str) -> bool:
         return self._prefix + name in self.names
 
+    def refuse_others(self, *known: str) -> None:
+        """An error if there are tensors that were not taken: the file is of another make.
+
+        `known` are expressions for names, below the prefix or not, that mean nothing here.
+        """
+        for name in sorted(self.names - self._taken):
+            inner = name.removeprefix(self._prefix)
+            if not any(re.fullmatch(each, inner) for each in known):
+                raise ValueError(f"{self.file}: tensor {name} has no place in this model")
+
     def take(self, name: str, shape: tuple[int, ...]) -> Array:
         """One tensor, in float32."""
-        return self.held(name, shape).astype(np.float32, copy=False)
+        return self._float(name, shape).astype(np.float32, copy=False)
 
     def held(self, name: str, shape: tuple[int, ...]) -> Any:
-        """One tensor as it came: 16-bit or 32-bit floats."""
+        """One tensor as it came: 16-bit or 32-bit floats, or the blocks of a GGUF file."""
+        if self.widen:
+            return self.take(name, shape)
+        return self._float(name, shape)
+
+    def _float(self, name: str, shape: tuple[int, ...]) -> Array:
         name = self._known(name)
         tensor = self._read(name)
         self._check(name, tensor.shape, shape)
@@ -69,13 +90,14 @@ class Tensors:
         return tensor
 
     def _known(self, name: str) -> str:
-        name = self._prefix + name
-        if name not in self.names:  # older files have the norms' names of TensorFlow
-            older = name.replace("LayerNorm.weight", "LayerNorm.gamma")
-            name = older.replace("LayerNorm.bias", "LayerNorm.beta")
-        if name not in self.names:
-            raise ValueError(f"{self.file}: tensor {name} is missing")
-        return name
+        wanted = self._prefix + name
+        # Older files have the norms' names of TensorFlow; a head stands beside the prefix.
+        older = wanted.replace("LayerNorm.weight", "LayerNorm.gamma")
+        for each in (wanted, older.replace("LayerNorm.bias", "LayerNorm.beta"), name):
+            if each in self.names:
+                self._taken.add(each)
+                return each
+        raise ValueError(f"{self.file}: tensor {wanted} is missing")
 
     def _check(self, name: str, got: tuple[int, ...], shape: tuple[int, ...]) -> None:
         if got != shape:
@@ -142,6 +164,14 @@ class GGUFTensors(Tensors):
         name = self._known(name)
         self._check(name, self._gguf.tensors[name].shape, shape)
         return self._gguf.floats(name)
+
+    def held(self, name: str, shape: tuple[int, ...]) -> Any:
+        spelled = self._known(name)
+        kind = self._gguf.tensors[spelled].kind
+        if kind in FLOAT_KINDS or kind not in BLOCK_KINDS or self.widen or len(shape) != 2:
+            return super().held(name, shape) if kind in FLOAT_KINDS else self.take(name, shape)
+        self._check(spelled, self._gguf.tensors[spelled].shape, shape)
+        return Blocks(self._gguf.rows(spelled), kind, shape)
 
     def _known(self, name: str) -> str:
         return super()._known(self._spelled(name))
