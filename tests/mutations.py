@@ -386,15 +386,16 @@ def summary(verdicts: list[Verdict], seconds: float) -> str:
     return "\n".join([first, *(f"  {verdict.status}: {verdict.name}" for verdict in missed)])
 
 
-def main(arguments: list[str] | None = None) -> int:
-    chosen = parse(arguments)
-    mutations = [m for m in MUTATIONS if not chosen.only or m.name in chosen.only]
+def report(mutations: list[Mutation], run_all: Callable[..., list[Verdict]]) -> int:
+    """Tries those that the command line chooses, and prints what became of them."""
+    chosen = parse(None, mutations)
+    mutations = [m for m in mutations if not chosen.only or m.name in chosen.only]
     if chosen.list:
-        print("\n".join(f"{m.file:<16} {m.name}" for m in mutations))
+        print("\n".join(f"{m.file:<24} {m.name}" for m in mutations))
         return 0
     begun = time.perf_counter()
     try:
-        verdicts = run_all(mutations, chosen.jobs, tell=lambda verdict: print(verdict, flush=True))
+        verdicts = run_all(mutations, chosen.jobs, lambda verdict: print(verdict, flush=True))
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
@@ -406,4 +407,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(MUTATIONS, run_all))

@@ -2,16 +2,20 @@
 
 import pytest
 
+import native_mutations
 from mutations import MUTATIONS, cores, occurrences, run_all
+
+NATIVE = native_mutations.MUTATIONS
 
 
 def test_every_mutation_still_applies():
-    stale = [m.name for m in MUTATIONS if occurrences(m) != 1 or m.old == m.new]
+    stale = [m.name for m in MUTATIONS + NATIVE if occurrences(m) != 1 or m.old == m.new]
     assert not stale, f"the old text must occur exactly once in its file, and differ: {stale}"
 
 
 def test_there_are_enough_mutations_and_each_has_its_own_name():
-    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS) >= 20
+    for mutations in (MUTATIONS, NATIVE):
+        assert len({mutation.name for mutation in mutations}) == len(mutations) >= 20
 
 
 @pytest.mark.slow

@@ -1,9 +1,6 @@
 """The native engine beyond what all engines pass: bits, threads, the exponential, the process."""
 
 import os
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -16,64 +13,6 @@ from regard.problem import check
 
 pytestmark = pytest.mark.skipif(not native.SETS, reason=native.WHY_NOT or "built")
 each_set = pytest.mark.parametrize("engine", NATIVE)
-DTYPES = ["float16", "bfloat16", "float32", "float64"]
-
-
-def typed(arrays, dtype):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    return [x.astype(getattr(ml_dtypes, dtype, dtype)) for x in arrays]
-
-
-@pytest.fixture
-def threads(monkeypatch):
-    """Sets the number of threads for a test."""
-    return lambda n: monkeypatch.setattr(regard.threads, "_chosen", n)
-
-
-def everything(seed, H, Nq, Nk):
-    """Options that touch every step between the scores and the softmax."""
-    rng = np.random.default_rng(seed)
-    return {
-        "plain": {},
-        "causal": {"causal": True, "align": "bottom-right"},
-        "window from inside a segment": {"mask": masks.window(1301, 17), "align": "bottom-right"},
-        "array": {"mask": rng.random((H, Nq, Nk)) > 0.3},
-        "bias": {"bias": rng.standard_normal((H, Nq, Nk)).astype(np.float32)},
-        "softcap and sinks": {"softcap": 3.0, "sinks": rng.standard_normal(H)},
-        "alibi": {"bias": regard.biases.alibi(rng.random(H) / 100), "align": 5},
-    }
-
-
-NAMES = list(everything(0, 1, 1, 1))
-
-
-@each_set
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_bits_do_not_depend_on_threads_batch_or_the_split_of_the_queries(
-    engine, name, dtype, threads
-):
-    H, Nq, Nk = 3, 41, 4099  # three segments, the last of three keys
-    q, k, v = typed(draw_call(1, lead=(2,), H=H, Nq=Nq, Nk=Nk, D=7, Dv=5), dtype)
-    options = everything(2, H, Nq, Nk)[name]
-    problem = check(q, k, v, **options)
-    start = int(problem.start)
-    threads(1)
-    whole = regard.look(q, k, v, engine=engine, **options)
-    for n in (2, 3, 7):
-        threads(n)
-        again = regard.look(q, k, v, engine=engine, **options)
-        np.testing.assert_array_equal(again.output, whole.output)
-        np.testing.assert_array_equal(again.lse, whole.lse)
-    alone = regard.attention(q[1], k[1], v[1], engine=engine, **options)
-    np.testing.assert_array_equal(alone, whole.output[1])
-    for i in (0, 17, 40):  # one query at a time: decoding
-        one = {**options, "align": start + i}
-        for option in ("mask", "bias"):
-            if isinstance(one.get(option), np.ndarray):
-                one[option] = one[option][:, i : i + 1]
-        last = regard.attention(q[:, :, i : i + 1], k, v, engine=engine, **one)
-        np.testing.assert_array_equal(last[:, :, 0], whole.output[:, :, i])
 
 
 @each_set
@@ -123,69 +62,6 @@ def test_grouped_heads_have_the_bits_of_their_own_call(engine, H):
         np.testing.assert_array_equal(grouped[h], alone)
 
 
-@each_set
-@pytest.mark.parametrize("payload", [0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0xFF923456])
-def test_nan_of_any_payload_spoils_the_rows_that_see_it_alone(engine, payload):
-    nan = np.array([payload], np.uint32).view(np.float32)[0]
-    for where in ("key", "value"):
-        q, k, v = draw_call(7, lead=(), H=1, Nq=67, Nk=67, D=5, dtype=np.float32)
-        clean = regard.attention(q, k, v, causal=True, engine=engine)
-        (k if where == "key" else v)[0, 40] = nan
-        spoilt = regard.attention(q, k, v, causal=True, engine=engine)
-        np.testing.assert_array_equal(spoilt[0, :40], clean[0, :40])
-        assert np.isnan(spoilt[0, 40:]).all()
-
-
-@each_set
-@pytest.mark.parametrize("N", [*range(1, 36), 127, 128, 129, 255, 256, 257])
-def test_every_length_with_padding_that_poisons(engine, N):
-    """Keys and queries in rooms of NaN: nothing beside the arrays may be read."""
-    q, k, v = draw_call(8, lead=(), H=2, Nq=N, Nk=N, D=3, Dv=7, dtype=np.float32)
-    roomy = []
-    for x in (q, k, v):
-        room = np.full((x.shape[0], x.shape[1] + 9, x.shape[2] + 5), np.nan, np.float32)
-        room[:, 4 : 4 + N, 2 : 2 + x.shape[2]] = x
-        roomy.append(room[:, 4 : 4 + N, 2 : 2 + x.shape[2]])
-    expected, _, _ = truth(q, k, v, causal=True)
-    actual = regard.attention(*roomy, causal=True, engine=engine)
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-6)
-    np.testing.assert_array_equal(actual, regard.attention(q, k, v, causal=True, engine=engine))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="protected pages are asked of a Unix system")
-@each_set
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_buffers_that_end_at_an_unmapped_page(engine, dtype):
-    code = f"""
-        import ctypes, mmap, numpy as np, regard
-        page = mmap.PAGESIZE
-        libc = ctypes.CDLL(None, use_errno=True)
-        def at_the_end(x):
-            size = -(-x.nbytes // page) * page
-            room = mmap.mmap(-1, size + page)
-            base = ctypes.addressof(ctypes.c_char.from_buffer(room))
-            assert libc.mprotect(ctypes.c_void_p(base + size), page, 0) == 0
-            y = np.frombuffer(room, np.uint8, x.nbytes, size - x.nbytes).view(x.dtype)
-            y = y.reshape(x.shape)
-            y[...] = x
-            keep.append(room)
-            return y
-        keep = []
-        rng = np.random.default_rng(0)
-        for N in (1, 7, 33, 129, 257):
-            for D in (1, 5, 16):
-                x = [at_the_end(rng.standard_normal((2, N, D)).astype("{dtype}")) for _ in range(3)]
-                bias = at_the_end(rng.standard_normal((N, N)).astype("{dtype}"))
-                mask = at_the_end(rng.random((N, N)) > 0.2)
-                regard.look(*x, bias=bias, mask=mask, engine="{engine}").weights[0, 0]
-        print("read within bounds")
-    """
-    ran = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True
-    )
-    assert ran.stdout == "read within bounds\n", ran.stderr[-300:]
-
-
 def ulps(actual, exact):
     """Error in units in the last place of the exact value."""
     spacing = np.spacing(exact.astype(actual.dtype)).astype(np.longdouble)
@@ -215,17 +91,19 @@ def test_the_exponential(engine):
 @pytest.mark.slow
 @each_set
 def test_the_exponential_of_every_float32(engine):
-    """All of [-126, -2^-20]: at most one unit in the last place."""
+    """All of [-126, 0], 1.1 thousand million of them: at most one unit in the last place."""
     allowed = 1.25 if engine == "native-baseline" else 1
-    first, last = (np.float32(x).view(np.uint32) for x in (-(2.0**-20), -126.0))
-    for start in range(int(first), int(last) + 1, 2**24):
-        bits = np.arange(start, min(start + 2**24, int(last) + 1), dtype=np.uint32)
-        x = bits.view(np.float32)
+    last = int(np.float32(-126).view(np.uint32))
+    for start in range(1 << 31, last + 1, 1 << 24):  # from -0 on, a chunk at a time
+        x = np.arange(start, min(start + (1 << 24), last + 1), dtype=np.uint32).view(np.float32)
         y = x.copy()
         native._native.power(engine, y)
-        exact = np.exp2(x.astype(np.float64))
-        error = np.abs(y.astype(np.float64) - exact) / np.spacing(exact.astype(np.float32))
-        assert error.max() <= allowed
+        if x[-1] > -(2.0**-20):  # 2^x is 1 + x·log(2), to 2^-42, and the unit is 2^-24
+            exact, unit = x * np.log(2.0) + 1, 2.0**-24
+        else:
+            exact = np.exp2(x.astype(np.float64))
+            unit = np.spacing(exact.astype(np.float32))
+        assert (np.abs(y - exact) / unit).max() <= allowed
 
 
 FORKED = """

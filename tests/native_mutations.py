@@ -1,0 +1,213 @@
+"""Does a test fail when the kernels are wrong? The mutation check of native/.
+
+As in mutations.py, each mutation is one mistake in a copy of the sources. A worker keeps one copy and
+the folder where it is built, with the AVX2 kernels alone (NEON's on Arm), so that a mistake costs one
+compilation of the file that it is in. Needs CMake and nanobind in the environment.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from shutil import copy2, copytree
+
+from mutations import (
+    ROOT,
+    Mutation,
+    Processes,
+    Verdict,
+    apply,
+    copy_of,
+    first_failure,
+    occurrences,
+    report,
+)
+
+TESTS = ["engines/test_native_bits", "engines/test_native", "engines/test_native_process",
+         "test_semantics"]  # fmt: skip
+
+MISTAKES = {
+    "vectors.hpp": [
+        ("exp: a NaN is no longer one", "y[i] = y[i] < E::least ? Vec<T>{} : p[i];", "y[i] = y[i] >= E::least ? p[i] : Vec<T>{};"),
+        ("exp: below -126 it is not 0", "y[i] = y[i] < E::least ? Vec<T>{} : p[i];", "y[i] = p[i];"),
+        ("exp: a constant in its seventh digit", "0.0555033247126f", "0.0555043247126f"),
+        ("exp: float64, a constant in its tenth digit", "0.055504108664821687112", "0.055504108764821687112"),
+    ],
+    "reading.hpp": [
+        ("float16: rounded down, not to nearest even", "(bits - 0x38000000 + 0xfff + odd)", "(bits - 0x38000000)"),
+        ("bfloat16: rounded down, not to nearest even", "(bits + 0x7fff + ((bits >> 16) & 1))", "bits"),
+        ("bias: a finite one may become infinite", "return (T)(x > limit ? limit : x < -limit ? -limit : x);", "return (T)x;"),
+        ("rows: a packed key is the one before", "(list ? list[j] : first + j) * a.row, columns, packed", "(list ? list[j] : first + (j ? j - 1 : 0)) * a.row, columns, packed"),
+    ],
+    "scores.hpp": [
+        ("output: no fresh accumulators for a tile", "            store(place, fma(load<Vec<T>>(place), a[v], acc[r][v]));",
+         "            Vec<T> sum = load<Vec<T>>(place) * a[v];\n"
+         "            for (int64_t t = 0; t < n; t++)\n"
+         "                sum = fma(spread<Vec<T>>(x[r + t * stride]), load<Vec<T>>(p + (t * V + v) * W<T>), sum);\n"
+         "            store(place, sum);"),
+        ("blocks: the last one computes the first again", "of_size<REACH>(n - i - first, i + first, f);", "of_size<REACH>(n - i - first, i, f);"),
+        ("softcap: without the multiplication", "cap * tanh_(load<Vec<T>>(s + i) / cap)", "tanh_(load<Vec<T>>(s + i) / cap)"),
+        ("scale: base 2 without log2(e)", "(T)(c.scale * LOG2E)", "(T)c.scale"),
+        ("alibi: with its sign flipped", "x < __builtin_inf() ? -limit : -x);", "x < __builtin_inf() ? limit : x);"),
+        ("mask: inverted on a short last tile", "if (!row[keys[j] * c.mask.column]) to[j]", "if ((row[keys[j] * c.mask.column] != 0) == (keys.n < TILE)) to[j]"),
+        ("mask: a listed key's is that of its place in the list", "row[keys[j] * c.mask.column]", "row[j * c.mask.column]"),
+        ("bias: -inf does not hide a NaN score", "return x == -infinity<T>() ? x : score + x;", "return score + x;"),
+        ("interval: one key too many at its end", "(at < hi[v])", "(at <= hi[v])"),
+        ("interval: one key too few at its beginning", "(at >= lo[v])", "(at > lo[v])"),
+        ("interval: where it begins is not looked at", "k.late_lo > keys.j0 || k.early_hi", "k.early_hi"),
+        ("interval: a listed key at its end is seen", "keys[j] >= k.hi[i]", "keys[j] > k.hi[i]"),
+    ],
+    "softmax.hpp": [
+        ("hidden: multiplied by 0, not selected away", "acc = ordinary ? sum : (hidden ? acc : sum);", "acc = sum;"),
+        ("softmax: the maximum of the tiles before is forgotten", "top[v] = k.m[v];", "top[v] = spread<Vec<T>>(-infinity<T>());"),
+        ("softmax: the sum is not rescaled", "k.l[v] = fma(k.l[v], carry[v], sum[v]), ", "k.l[v] = k.l[v] + sum[v], "),
+        ("softmax: rescaled by the wrong difference", "units.power(k.m[v] - shift[v]);", "units.power(top[v] - shift[v]);"),
+        ("softmax: nothing seen yet shifts by -inf", "return m == -infinity<T>() ? Vec<T>{} : m;", "return m;"),
+        ("merge: the earlier segments are not rescaled", "load<Vec<T>>(place) * a));", "load<Vec<T>>(place)));"),
+        ("merge: the later segment is not rescaled", "k.S[v] = fma(l[v], b, k.S[v] * a);", "k.S[v] = l[v] + k.S[v] * a;"),
+        ("sink: counted twice", "(T)0 : (T)1;\n    }", "(T)0 : (T)2;\n    }"),
+        ("sink: natural among scores in base 2", "saturated<T>(x * (units.natural ? 1 : LOG2E))", "saturated<T>(x)"),
+        ("row: nothing seen is divided by 0", "k.S[v] == (T)0 ? Vec<T>{} : (T)1 / k.S[v]", "(T)1 / k.S[v]"),
+        ("row: the sum is kept, not its reciprocal", "((T *)c.reciprocal)[at] = r[i", "((T *)c.reciprocal)[at] = k.S[i"),
+    ],
+    "few.hpp": [
+        ("few: one key too many at the end of the interval", "most<int64_t>(0, k.hi[i] - keys.j0); j < keys.n", "most<int64_t>(0, k.hi[i] - keys.j0 + 1); j < keys.n"),
+        ("few: a tile begins with the sums of the one before", "std::memset(strip.tile, 0, k.n * strip.columns * sizeof(T));", ""),
+        ("few: the last odd query is left out", "if (i < n) f.template operator()<1>(i);", ""),
+        ("few: the maximum of a vector leaves out its last lane", "for (int w = 1; w < W<T>; w++) top[i]", "for (int w = 1; w < W<T> - 1; w++) top[i]"),
+        ("few: not against more than a segment of keys", "return c.rows() <= FEW<T>;", "return c.rows() <= FEW<T> && c.Nk <= SEGMENT;"),
+        ("few: a value's last columns are those of the next", "carry_strip<T, X, Q, 1>(k, strip, i, row, j, n, d, c.Dv - d)", "carry_strip<T, X, Q, 1>(k, strip, i, row, j, n, d, least<int64_t>(1, c.Dv - d))"),
+    ],
+    "kernel.cpp": [
+        ("segments: a short last one is skipped", "s * SEGMENT < last; s++", "s * SEGMENT < last - 3; s++"),
+        ("segments: merged in reverse", "for (int64_t s = 0; s < segments; s++) {", "for (int64_t s = segments - 1; s >= 0; s--) {"),
+        ("heads: query head h reads key head h % Hkv", "head[n] = h, ", "head[n] = h % c.group() * c.Hkv + h / c.group(), "),
+        ("tiles: the last key of a block's is left out", "to = least(tile.j0 + tile.n, k.last), skip", "to = least(tile.j0 + tile.n - (tile.n == TILE), k.last), skip"),
+        ("hidden: a sum that is not finite is not looked at again", "if (finite) return;", "return;"),
+        ("weights: not divided by the sum", "(T)0 : p * r;", "(T)0 : p;"),
+    ],
+    "bindings.cpp": [
+        ("strides: columns are taken to be side by side", "given->stride(axes + 2) * size", "size"),
+    ],
+    "execute.cpp": [
+        ("split: the last segment is not merged", "kernels.merge(c, i, segments, ", "kernels.merge(c, i, segments - 1, "),
+        ("calls: small ones too are spread over threads", "* (c.D + c.Dv) < SMALL;", "* (c.D + c.Dv) < 0;"),
+    ],
+    "engines/native.py": [
+        ("lse: in base 2", "(1 if natural else np.log(2))", "1"),
+        ("units: base 2 where something natural is added", "p.bias is not None or p.alibi", "p.alibi"),
+    ],
+    "arithmetic.hpp": [
+        ("rounding: left as the thread was told", "_mm_setcsr(0x1f80);", ""),
+    ],
+    "pool.cpp": [
+        ("pool: without a thread the call fails", "return threads_;\n", "throw;\n"),
+    ],
+}  # fmt: skip
+
+MUTATIONS = [
+    Mutation(name, file if "/" in file else f"../../native/{file}", old, new)
+    for file, mistakes in MISTAKES.items()
+    for name, old, new in mistakes
+]
+
+
+def run(command: list[str]) -> None:
+    """Runs a command; a RuntimeError says how it failed."""
+    ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode:
+        raise RuntimeError(f"{command[0]} failed\n{(ran.stdout + ran.stderr)[-2000:]}")
+
+
+class Workshop:
+    """A copy of the project, and the folder where its native module is built again and again."""
+
+    def __init__(self, copy: Path, processes: Processes) -> None:
+        self.copy, self.processes = copy, processes
+        for name in ("native", "tests"):
+            copytree(ROOT / name, copy / name, dirs_exist_ok=True)
+        copy2(ROOT / "CMakeLists.txt", copy)
+        nanobind = subprocess.check_output(
+            [sys.executable, "-m", "nanobind", "--cmake_dir"], text=True
+        )
+        run(["cmake", "-S", str(copy), "-B", str(copy / "build"), "-DREGARD_ONLY=avx2;neon",
+             "-DREGARD_OPTIMIZE=-O1", "-DCMAKE_BUILD_TYPE=None", f"-Dnanobind_DIR={nanobind.strip()}",
+             f"-DPython_EXECUTABLE={sys.executable}"])  # fmt: skip
+
+    def test(self) -> tuple[str, str]:
+        """Builds, and runs the tests until one fails: survived, caught or error, and what tells more."""
+        try:
+            run(["cmake", "--build", str(self.copy / "build")])
+        except RuntimeError as error:
+            return "error", str(error)
+        for module in (self.copy / "build").glob("_native.*"):
+            copy2(module, self.copy / "src" / "regard" / "engines")
+        options = (
+            "-x",
+            "-q",
+            "-m",
+            "not slow",
+            "-k",
+            "native",
+            "-p",
+            "no:cacheprovider",
+            "--tb=line",
+        )
+        files = [f"tests/{name}.py" for name in TESTS]
+        code, said = self.processes.run(self.copy, "-m", "pytest", *options, *files)
+        if code == 0:
+            return "survived", "every test passes"
+        return "caught", first_failure(said) if code == 1 else f"the process ended: {code}"
+
+    def try_mutation(self, mutation: Mutation) -> Verdict:
+        begun = time.perf_counter()
+        file = self.copy / "src" / "regard" / mutation.file
+        text = file.read_text(encoding="utf-8")
+        if occurrences(mutation, self.copy) != 1:
+            status, detail = "error", f"mutation no longer applies to {mutation.file}"
+        else:
+            apply(mutation, self.copy)
+            status, detail = self.test()
+            file.write_text(text, encoding="utf-8")
+        return Verdict(mutation.name, status, detail, time.perf_counter() - begun)
+
+
+def run_all(
+    mutations: Iterable[Mutation], jobs: int, tell: Callable[[Verdict], object] = lambda _: None
+) -> list[Verdict]:
+    """A verdict for each mutation. A RuntimeError says that the unmutated copy does not pass."""
+    processes, waiting, verdicts = Processes(), SimpleQueue[Mutation](), []
+    for mutation in mutations:
+        waiting.put(mutation)
+
+    def work(_: int) -> None:
+        with copy_of(ROOT) as copy:
+            workshop = Workshop(copy, processes)
+            status, detail = workshop.test()
+            if status != "survived":
+                raise RuntimeError(
+                    f"the unmutated copy must pass its tests, got {status}: {detail}"
+                )
+            while True:
+                try:
+                    verdicts.append(workshop.try_mutation(waiting.get_nowait()))
+                except Empty:
+                    return
+                tell(verdicts[-1])
+
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            list(pool.map(work, range(jobs)))
+        except BaseException:
+            processes.stop()
+            raise
+    return verdicts
+
+
+if __name__ == "__main__":
+    sys.exit(report(MUTATIONS, run_all))
