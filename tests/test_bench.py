@@ -121,8 +121,16 @@ def test_a_wrong_answer_of_ours_is_caught_and_nothing_is_timed(monkeypatch):
     assert found.seconds == {}
     assert found.why_not["regard"].startswith("wrong answer: 1.0e-03 from float64")
     told = report.Report({}, machine.Limits(), ["a peer"], rows=[found], planned=1)
-    assert report.cells(told, found)[1] == "wrong"
-    assert "LOST" in report.cells(told, found)[-1]
+    assert report.cells(told, found)[1] == "–"
+    assert report.cells(told, found)[-1].startswith("LOST: wrong answer")
+
+
+def test_a_row_whose_dtype_is_not_there_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    found = measure.measure(replace(TINY, dtype="bfloat16"), [APeer()], pace=PACE)
+    assert found.why_not == {"regard": "ml_dtypes is not installed"}
+    told = report.Report({}, machine.Limits(), ["a peer"], rows=[found], planned=1)
+    assert report.cells(told, found)[-1] == "ml_dtypes is not installed"
 
 
 def test_a_peer_that_cannot_or_fails_says_why():

@@ -102,7 +102,11 @@ def measure(
 ) -> Measured:  # fmt: skip
     """A row, its answers checked first. A contender with a wrong answer is not timed."""
     found = Measured(row, why_not=dict(absent or {}), limits=limits or Limits())
-    case = draw(row)
+    try:
+        case = draw(row)
+    except ModuleNotFoundError as error:  # ml_dtypes
+        found.why_not[OURS] = f"{error.name} is not installed"
+        return found
     call = ours(case)
     output = call()
     found.error = errors(case, output)

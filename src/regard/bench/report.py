@@ -70,7 +70,7 @@ def cells(report: Report, m: Measured) -> list[str]:
     best = min(m.peers.values(), default=None)
     return [
         m.row.name,
-        _ms(ours) if ours else "wrong" if OURS in m.why_not else "–",
+        _ms(ours) if ours else "–",
         rate,
         f"{m.of_peak:.0%}" if m.of_peak and not m.gbps else "–",
         *(_peer_cell(m, peer) for peer in report.peers),
@@ -91,7 +91,7 @@ def _peer_cell(m: Measured, peer: str) -> str:
 def _judged(m: Measured) -> str:
     """In short: what is lost, else how many floors are met."""
     if OURS in m.why_not:
-        return "LOST: " + m.why_not[OURS]
+        return ("LOST: " if m.error else "") + m.why_not[OURS]
     lost = [v for v in m.verdicts if v.met is False]
     if lost:
         return "LOST: " + ", ".join(map(says, lost))
