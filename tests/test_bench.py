@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -168,6 +169,26 @@ def test_the_fastest_right_variant_stands_for_a_peer():
     assert measure.measure(TINY, [Three()], pace=PACE).variants == {"a peer": "quick"}
 
 
+def test_memory_that_a_library_does_not_own_lives_until_all_is_timed():
+    class Borrows(APeer):
+        def prepare(self, of, variant):
+            memory = np.zeros(3)
+            alive = weakref.ref(memory)
+            answer = self.run_of(of)
+
+            def run():
+                assert alive() is not None, "what the library reads was freed"
+                calls.append(1)
+                return answer()
+
+            return Candidate(run, self.spoil, held=memory)
+
+    calls = []
+    found = measure.measure(TINY, [Borrows()], pace=PACE)
+    assert found.why_not == {}
+    assert len(calls) >= 4  # the check, a first look, a warm-up, one that is timed
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.title)
 @pytest.mark.filterwarnings("ignore")
@@ -183,7 +204,7 @@ def test_peers_give_our_answer_or_a_reason(peer):
         found = measure.measure(replace(plain[0], dtype=dtype), [library], pace=PACE)
         why = found.why_not.get(peer.title, "")
         assert (peer.title in found.seconds) != bool(why)
-        assert "wrong answer" not in why
+        assert dtype == "float64" or "wrong answer" not in why  # some have float32 within
 
 
 def test_rates_and_ratios():

@@ -113,18 +113,9 @@ def measure(
     if found.error > case.tolerance:
         found.why_not[OURS] = _wrong(found.error, "float64", case)
         return found
-    contenders: dict[str, Callable[[], object]] = {OURS: call}
-    if row.kind != "scaling":
-        for peer in peers:
-            choice = _choose(peer, case, output)
-            if isinstance(choice, str):
-                found.why_not[peer.title] = choice
-                continue
-            contenders[peer.title] = choice.run
-            found.variants[peer.title] = choice.variant
-            found.tried[peer.title] = choice.tried
-    contenders |= _yardsticks(case)
-    found.seconds = medians(contenders, pace)
+    choices = {} if row.kind == "scaling" else _choices(found, peers, case, output)
+    peers_run = {title: choice.candidate.run for title, choice in choices.items()}
+    found.seconds = medians({OURS: call, **peers_run, **_yardsticks(case)}, pace)
     if any(floor.against == rows.MEGABYTES for floor in row.floors):
         found.megabytes = megabytes_a_thread(row)
     return found
@@ -147,14 +138,30 @@ class _Choice(NamedTuple):
     """A peer's fastest variant that answers right."""
 
     variant: str
-    run: Callable[[], object]
+    candidate: Candidate
     tried: dict[str, float]  # seconds of every right one, at a first look
+
+
+def _choices(
+    found: Measured, peers: Sequence[Peer], case: Case, output: rows.Array
+) -> dict[str, _Choice]:
+    """A variant of each peer; what is known of the others goes into `found`."""
+    choices: dict[str, _Choice] = {}
+    for peer in peers:
+        choice = _choose(peer, case, output)
+        if isinstance(choice, str):
+            found.why_not[peer.title] = choice
+        else:
+            choices[peer.title] = choice
+            found.variants[peer.title] = choice.variant
+            found.tried[peer.title] = choice.tried
+    return choices
 
 
 def _choose(peer: Peer, case: Case, output: rows.Array) -> _Choice | str:
     """Which variant stands for the peer, or why none can."""
     tried: dict[str, float] = {}
-    runs: dict[str, Callable[[], object]] = {}
+    right: dict[str, Candidate] = {}
     reasons: dict[str, None] = {}  # in order, each once
     for variant, candidate in _candidates(peer, case):
         if isinstance(candidate, str):
@@ -164,15 +171,15 @@ def _choose(peer: Peer, case: Case, output: rows.Array) -> _Choice | str:
             far = difference(candidate.read(candidate.run()), output)
             if far <= 2 * case.tolerance:
                 tried[variant] = statistics.median(spell(candidate.run, FIRST_LOOK))
-                runs[variant] = candidate.run
+                right[variant] = candidate
             else:
                 reasons[_wrong(far, OURS, case)] = None
         except Exception as error:  # a peer may raise anything
             reasons[_first_line(error)] = None
-    if not runs:
+    if not right:
         return "; ".join(reasons)
     best = min(tried, key=lambda variant: tried[variant])
-    return _Choice(best, runs[best], tried)
+    return _Choice(best, right[best], tried)
 
 
 def _candidates(peer: Peer, case: Case) -> Iterator[tuple[str, Candidate | str]]:

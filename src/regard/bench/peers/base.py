@@ -17,6 +17,7 @@ class Candidate(NamedTuple):
 
     run: Callable[[], Any]  # what is timed: it returns when the output is there
     read: Callable[[Any], Array]  # what `run` returned, as (B, H, Nq, D)
+    held: object = None  # memory that the library reads and does not own
 
 
 class Peer(ABC):

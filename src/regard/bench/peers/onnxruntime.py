@@ -60,7 +60,7 @@ class OnnxRuntime(Peer):
             y: Array = output.numpy()
             return y if y.shape == shape else _heads_first(y, row.H)
 
-        return Candidate(lambda: session.run_with_iobinding(binding), read)
+        return Candidate(lambda: session.run_with_iobinding(binding), read, held=values)
 
     def _session(
         self, node: str, inputs: dict[str, Array], attributes: dict[str, Any], case: Case,

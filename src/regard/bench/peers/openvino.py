@@ -25,8 +25,8 @@ class OpenVino(Peer):
         row, ops = case.row, self.operators
         if row.sees == "window":
             return "ScaledDotProductAttention has no window"
-        if row.dtype == "bfloat16":
-            return "its arrays from NumPy know no bfloat16"
+        if row.dtype in ("bfloat16", "float64"):
+            return f"no {row.dtype}: its arrays from NumPy, or its kernels, lack it"
         arrays = [case.query, case.key, case.value]
         if row.grouped:
             # Grouped heads as five axes: the keys' groups are broadcast.
@@ -41,7 +41,7 @@ class OpenVino(Peer):
         settings = {
             "INFERENCE_NUM_THREADS": self.threads,
             "NUM_STREAMS": 1,
-            "INFERENCE_PRECISION_HINT": "f64" if row.dtype == "float64" else "f32",
+            "INFERENCE_PRECISION_HINT": "f32",
         }
         request = self.core.compile_model(model, "CPU", settings).create_infer_request()
         for i, x in enumerate(arrays):
@@ -51,4 +51,4 @@ class OpenVino(Peer):
         def read(_: Any) -> Array:
             return np.array(request.get_output_tensor(0).data).reshape(shape)
 
-        return Candidate(request.infer, read)
+        return Candidate(request.infer, read, held=arrays)
