@@ -16,6 +16,8 @@ from ..files import written_beside
 from ..threads import get_num_threads
 from .base import app, console, place_of
 
+WIDE = 150  # columns, for times and ratios of every peer
+
 
 @app.command()
 def bench(
@@ -108,16 +110,29 @@ def _names(only: str | None) -> list[str] | None:
 
 
 def _print(told: report.Report) -> None:
+    """The table; on a narrow terminal ratios alone, and the lost floors below."""
+    screen = console()
+    wide = screen.width >= WIDE
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in report.heads(told):
+    heads = report.heads(told) if wide else ["row", "ms", "rate", *told.peers, "floors"]
+    for head in heads:
         table.add_column(head, justify="left" if head in ("row", "floors") else "right")
     for m in told.rows:
-        lost = any(v.met is False for v in m.verdicts)
-        table.add_row(*map(escape, report.cells(told, m)), style="red" if lost else "")
-    screen = console()
+        cells = report.cells(told, m)
+        if not wide:
+            ratios = (f"{m.peers[p]:.2f} ×" if p in m.peers else "–" for p in told.peers)
+            known = m.seconds and all(v.met is not None for v in m.verdicts)
+            cells = [*cells[:3], *ratios, "lost" if _lost(m) else "met" if known else "?"]
+        table.add_row(*map(escape, cells), style="red" if _lost(m) else "")
     screen.print(table)
-    for line in report.reasons(told):
+    below = [] if wide else [f"{m.row.name}: {report.cells(told, m)[-1]}" for m in told.rows
+                             if _lost(m)]  # fmt: skip
+    for line in below + report.reasons(told):
         screen.print(line, style="dim", markup=False)
+
+
+def _lost(m: measure.Measured) -> bool:
+    return any(v.met is False for v in m.verdicts) or bool(m.error and not m.seconds)
 
 
 def _json(told: report.Report, path: Path, _: str) -> None:
