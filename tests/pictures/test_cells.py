@@ -142,6 +142,12 @@ def test_what_is_no_weights(source, error, says):
         stack_of(source)
 
 
+def test_layers_with_heads_of_their_own_number():
+    layers = [regard.AttentionMap.from_weights(np.ones((H, 2, 2)) / 2) for H in (2, 3)]
+    with pytest.raises(ValueError, match="all layers must have as many heads"):
+        stack_of(regard.Trace("", ["a", "b"], np.zeros((2, 2)), np.zeros(2), layers))
+
+
 def test_what_is_no_mask():
     with pytest.raises(
         TypeError, match="mask must be a bool array or a mask of regard.masks, got str"

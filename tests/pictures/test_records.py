@@ -5,6 +5,7 @@ import pytest
 from helpers import draw
 
 import regard
+from regard.corpus import average
 from regard.pictures import statistics
 from regard.pictures.records import MEANING
 
@@ -62,6 +63,15 @@ def test_records_arrays_and_what_is_lacking():
     figure = statistics(maps)
     assert panels(figure)["next"].images[0].get_array().mask.tolist() == [[True], [False]]
     assert panels(figure)["next"].patches
+
+
+def test_averages_say_that_they_are(layers):
+    trace = regard.Trace("", list("abcabca"), np.zeros((7, 2)), np.zeros(7), layers)
+    figure = statistics(average([trace, trace, trace]))
+    assert figure.get_supxlabel() == "row = layer, column = head; averages over 3 texts"
+    assert statistics(trace).get_supxlabel() == "row = layer, column = head"
+    shown, alone = panels(figure)["entropy"], panels(statistics(trace))["entropy"]
+    np.testing.assert_allclose(shown.images[0].get_array(), alone.images[0].get_array(), rtol=1e-12)
 
 
 def test_mistakes():

@@ -167,7 +167,10 @@ def stack_of(source: Any, visible: Any = None) -> Stack:
 def _of_trace(trace: Trace) -> Stack:
     if not trace.layers or not len(trace):
         raise ValueError("the trace has no layer or no token: there is nothing to draw")
-    shape = (len(trace.layers), *trace.layers[0].weights.shape)
+    shapes = {layer.weights.shape for layer in trace.layers}
+    if len(shapes) > 1:
+        raise ValueError(f"all layers must have as many heads to be drawn together, got {shapes}")
+    shape = (len(trace.layers), *shapes.pop())
     return Stack(trace, shape, ["layer", "head"])
 
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ..attention_map import AttentionMap
+from ..corpus import Averages
 from ..predicates import Array
 from ..trace import Trace
 from .canvas import colour_map, figure, frame, hatch, hatching, subtitle, write
@@ -44,7 +45,7 @@ def statistics(
 
     Parameters
     ----------
-    source : AttentionMap, Trace, list of dict, or (H, Nq, Nk) array
+    source : AttentionMap, Trace, averages over a corpus, list of dict, or (H, Nq, Nk) array
         The list is what `heads` returns.
     tokens : list of str
         One for each key: where they repeat, induction can be told. A trace has its own.
@@ -91,12 +92,14 @@ def statistics(
         axes.title.set_fontsize(9)
         frame(axes, theme)
         axes.tick_params(labelsize=7, labelcolor=theme.ink, color=theme.line, length=2)
-    subtitle(drawn, theme, "row = layer, column = head" if layers > 1 else "one bar a head")
+    said = "row = layer, column = head" if layers > 1 else "one bar a head"
+    texts = records[0].get("averaged_over")
+    subtitle(drawn, theme, said if texts is None else f"{said}; averages over {texts} texts")
     return drawn
 
 
 def _records_of(source: Any, tokens: Sequence[str] | None) -> list[dict[str, Any]]:
-    if isinstance(source, Trace):
+    if isinstance(source, (Trace, Averages)):
         return source.heads()
     if isinstance(source, AttentionMap):
         return source.heads(tokens)
