@@ -106,7 +106,7 @@ class AttentionMap(Summaries):
             raise TypeError(f"weights must be an array of float, got {weights.dtype}")
         if weights.ndim < 2:
             raise ValueError(f"weights must be (*lead, H, Nq, Nk), got {weights.shape}")
-        if any((row < 0).any() for row in weights.reshape(-1, *weights.shape[-2:])):
+        if weights.size and any((x < 0).any() for x in weights.reshape(-1, *weights.shape[-2:])):
             raise ValueError("weights must not be negative")
         dtype = np.result_type(weights.dtype, np.float32)
         bare = weights.ndim == 2
