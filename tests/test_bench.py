@@ -233,21 +233,37 @@ def test_a_baseline_is_compared_by_the_call_or_by_the_pair():
     assert set(found.seconds) == {"regard", "baseline"}
 
 
-def test_long_calls_are_made_less_often():
-    calls = {"a": 0, "b": 0}
+class AClock:
+    """Time that passes only where it is told to."""
 
-    def call(name):
-        calls[name] += 1
+    def __init__(self):
+        self.now = 0.0
 
-    import time
+    def perf_counter(self):
+        return self.now
 
-    pace = turns.Pace(rounds=5, spell=0.003, pause=0, long=0.01, long_rounds=2)
-    found = turns.medians(
-        {"a": lambda: call("a"), "b": lambda: (call("b"), time.sleep(0.02))}, pace
-    )
-    assert calls["a"] >= 5 * 2  # a warm-up in each round
-    assert calls["b"] == 1 + 2  # one in all
-    assert found["a"] < 0.02 <= found["b"]
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def test_slow_calls_are_made_less_often(monkeypatch):
+    clock = AClock()
+    monkeypatch.setattr(turns, "time", clock)
+    calls = {"quick": 0, "middling": 0, "twice": 0, "long": 0}
+
+    def function(name, seconds):
+        def call():
+            calls[name] += 1
+            clock.sleep(seconds)
+
+        return call
+
+    seconds = {"quick": 0.125, "middling": 0.25, "twice": 0.375, "long": 1.5}
+    pace = turns.Pace(rounds=5, spell=0.25, pause=0.5, long=1.0, slow_rounds=2)
+    found = turns.medians({name: function(name, t) for name, t in seconds.items()}, pace)
+    assert found == seconds
+    assert calls == {"quick": 5 * (1 + 2), "middling": 1 + 5, "twice": 1 + 2, "long": 2}
+    assert clock.now == 0.5 * (5 + 5 + 2 + 2) + sum(calls[n] * t for n, t in seconds.items())
 
 
 @pytest.mark.skipif(not memory.PROC.joinpath("clear_refs").exists(), reason="no Linux")

@@ -133,7 +133,7 @@ def _about(report: Report) -> list[str]:
         "",
         "Answers are checked first, regard's against float64 and each peer's against regard's. "
         "Then all take turns with the same number of threads: a pause of 50 ms, a call to warm "
-        "up, calls for a fifth of a second, five rounds (three where a call takes a second), "
+        "up, calls for a fifth of a second, five rounds (three for the slow), "
         "medians. GFLOP/s count 4·D for each query-key pair that is seen, GB/s the keys and "
         "values. A window is held against full causal, a ragged batch against the same without "
         "padding, a long sequence against one of 2048.",
