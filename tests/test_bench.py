@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers import draw
 
-from regard.bench import case, machine, measure, memory, report, rows, turns
+from regard.bench import case, ladder, machine, measure, memory, report, rows, turns
 from regard.bench.peers import PEERS, Candidate, Peer
 from regard.bench.rows import ROWS, Floor, Row
 
@@ -332,6 +332,34 @@ def test_the_plot_has_a_point_for_each_time():
     assert points.get_label() == "a peer"
     assert len(points.get_xdata()) == 1
     assert [label.get_text() for label in axes.get_yticklabels()] == ["f32 2x6/2x19x16 full"]
+
+
+def test_a_failure_loses_no_row(tmp_path, monkeypatch):
+    typer = pytest.importorskip("typer.testing", reason="typer is not installed")
+    from regard.cli import app
+    from regard.cli import bench as command
+
+    def measured(row, *_, **__):
+        if row is ROWS[1]:
+            raise MemoryError("no room")
+        return measure.Measured(row, {"regard": 1.0})
+
+    monkeypatch.setattr(command.measure, "measure", measured)
+    monkeypatch.setattr(command.machine, "limits", lambda pace: machine.Limits())
+    place = tmp_path / "a.json"
+    result = typer.CliRunner().invoke(app, ["bench", "--peers", "none", "--json", str(place)])
+    assert isinstance(result.exception, MemoryError)
+    assert [row["name"] for row in json.loads(place.read_text())["rows"]] == [ROWS[0].name]
+
+
+def test_the_ladder_has_a_line_for_each_shape(capsys, monkeypatch):
+    monkeypatch.setattr(ladder, "SHAPES", [(1, 2, 37, 5)])
+    monkeypatch.setattr(ladder, "medians", lambda functions: dict.fromkeys(functions, 1e-3))
+    ladder.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 2
+    assert len({line.count("|") for line in lines}) == 1
+    assert lines[2].startswith("| (1, 2, 37, 5) | full | 1.0 |")
 
 
 def bench(*arguments):

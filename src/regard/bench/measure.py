@@ -87,7 +87,8 @@ class Measured:
         if against == rows.BEST_PEER:
             return min(peers.values(), default=None)
         if against == rows.SGEMM:
-            return self.row.operations / t[OURS] / (PRODUCT / t[rows.SGEMM])
+            rate = PRODUCT / t[rows.SGEMM] if rows.SGEMM in t else None
+            return self.row.operations / t[OURS] / rate if rate else None
         other = t.get(BASELINE if against in (rows.FASTER, rows.PER_PAIR) else against)
         if other is None:
             return None

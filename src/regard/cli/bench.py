@@ -62,11 +62,18 @@ def bench(
         for write, name in ((_json, json_file), (_markdown, markdown), (_plot, plot))
         if name
     ]
-    told = _run(chosen, only, turns.QUICK if quick else turns.FULL)
-    _print(told)
-    for write, place in places:
-        with written_beside(place) as beside:
-            write(told, beside, place.suffix)
+    found, absent = peers.load(get_num_threads(), _names(only))
+    versions = {peer.title: peer.version for peer in found}
+    told = report.Report(
+        machine.describe(versions), machine.Limits(), list(versions), absent, planned=len(chosen)
+    )
+    try:
+        _run(told, chosen, found, turns.QUICK if quick else turns.FULL)
+    finally:  # whatever happened, what was measured is not lost
+        _print(told)
+        for write, place in places:
+            with written_beside(place) as beside:
+                write(told, beside, place.suffix)
     if not told.complete:
         raise typer.Exit(130)
     return None
@@ -78,24 +85,19 @@ def _list(chosen: list[rows.Row]) -> None:
         print(f"{row.name:<44}{floors.replace('?', '…')}")
 
 
-def _run(chosen: list[rows.Row], only: str | None, pace: turns.Pace) -> report.Report:
+def _run(
+    told: report.Report, chosen: list[rows.Row], found: list[peers.Peer], pace: turns.Pace
+) -> None:
     """Every row in turn, until the end or Ctrl-C."""
-    threads = get_num_threads()
-    found, absent = peers.load(threads, _names(only))
-    versions = {peer.title: peer.version for peer in found}
-    told = report.Report(
-        machine.describe(versions), machine.Limits(), list(versions), absent, planned=len(chosen)
-    )
     try:
         told.limits = machine.limits(pace)
         for i, row in enumerate(chosen, 1):
             print(f"{i}/{len(chosen)} {row.name}", end="", file=sys.stderr, flush=True)
-            m = measure.measure(row, found, limits=told.limits, pace=pace, absent=absent)
+            m = measure.measure(row, found, limits=told.limits, pace=pace, absent=told.absent)
             told.rows.append(m)
             print(f"  {' · '.join(report.cells(told, m)[1:])}", file=sys.stderr)
     except KeyboardInterrupt:
         print("\ninterrupted: what was measured follows", file=sys.stderr)
-    return told
 
 
 def _names(only: str | None) -> list[str] | None:
