@@ -64,7 +64,9 @@ function stepsOf(matrix, sheet, size) {
   const width = Math.ceil(matrix.n / size);
   const parts = new Float32Array(width * width).fill(HIDDEN);
   for (let i = 0; i < matrix.n; i++) poolRow(matrix, i, 1 / rowRange(sheet, matrix.largest[i]), size, parts, Math.floor(i / size) * width);
-  return {steps: Int16Array.from(parts, (t) => (t < 0 ? HIDDEN : Math.round(255 * place(Math.min(t, 1))))), width};
+  const steps = new Int16Array(parts.length);
+  for (let k = 0; k < steps.length; k++) steps[k] = parts[k] < 0 ? HIDDEN : Math.round(255 * place(Math.min(parts[k], 1)));
+  return {steps, width};
 }
 
 // Row i, times `by`, into the largest of each block.
@@ -90,13 +92,18 @@ function paintSteps(canvas, steps, width, height) {
   canvas.height = Math.max(height, 1);
   const context = canvas.getContext('2d');
   const image = context.createImageData(canvas.width, canvas.height);
-  const colours = ramp();
-  const hidden = rgb(theme().hidden);
-  for (let k = 0; k < steps.length; k++) {
-    const [r, g, b] = steps[k] === HIDDEN ? hidden : colours[steps[k]];
-    image.data.set([r, g, b, 255], 4 * k);
-  }
+  const dots = new Uint32Array(image.data.buffer);
+  const colours = Uint32Array.from(ramp(), packed);
+  const hidden = packed(rgb(theme().hidden));
+  for (let k = 0; k < steps.length; k++) dots[k] = steps[k] === HIDDEN ? hidden : colours[steps[k]];
   context.putImageData(image, 0, 0);
+}
+
+const LITTLE_ENDIAN = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
+
+// A colour as one number, laid out as the dots of a canvas are.
+function packed([r, g, b]) {
+  return (LITTLE_ENDIAN ? (255 << 24) | (b << 16) | (g << 8) | r : (r << 24) | (g << 16) | (b << 8) | 255) >>> 0;
 }
 
 function css(step) {

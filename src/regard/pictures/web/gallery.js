@@ -51,10 +51,9 @@ function drawGallery() {
   if (order !== shownOrder) {
     shownOrder = order;
     buildThumbs(statistic, byLayer);
+    noteFilter(statistic, byLayer);
   }
   markOpen();
-  noteFilter(statistic, byLayer);
-  drawInSight();
 }
 
 function buildThumbs(statistic, byLayer) {
@@ -134,7 +133,7 @@ let again = false;
 // Draws what is in sight and out of date, and lets the browser breathe between.
 function drawInSight() {
   again = true;
-  if (drawing) return;
+  if (drawing || !document.documentElement.dataset.shown) return; // the open head goes first
   drawing = true;
   whileBusy(async () => {
     try {

@@ -52,6 +52,7 @@ function showHead(matrix) {
   restoreFocus();
   byId('status').textContent = statusOf(matrix, sheet);
   document.documentElement.dataset.shown = headName(settings.layer, settings.head); // drawn by now
+  drawInSight();
 }
 
 function headStatistics() {

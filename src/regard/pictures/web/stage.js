@@ -8,8 +8,10 @@ function rem() {
   return parseFloat(getComputedStyle(document.documentElement).fontSize);
 }
 
+const FAMILY = getComputedStyle(document.body).fontFamily;
+
 function fontOf(size, weight = '') {
-  return `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`.trim();
+  return `${weight} ${size}px ${FAMILY}`.trim();
 }
 
 // A label is drawn in two parts, index and token, each in its own direction.
@@ -64,7 +66,14 @@ function whole(cell) {
   return cell * ratio >= 1 ? Math.floor(cell * ratio) / ratio : cell;
 }
 
+// The width of the widest label; measured once for the same labels, which is most of the time.
 function widestLabel(size) {
+  const look = JSON.stringify([size, settings.sheet, choiceNow()]);
+  if (look !== stage.widestFor) Object.assign(stage, {widestFor: look, widest: measureLabels(size)});
+  return stage.widest;
+}
+
+function measureLabels(size) {
   const context = byId('stage-canvas').getContext('2d');
   context.font = fontOf(size, '600');
   return stage.labels.reduce((most, label) => Math.max(most, labelWidth(context, label)), 0);
@@ -120,8 +129,9 @@ function hatch(context, view) {
   context.save();
   context.beginPath();
   for (let i = firstRow; i < lastRow; i++) {
-    for (let j = firstColumn; j < lastColumn; j++) {
+    for (let j = matrix.hidden ? firstColumn : Math.max(i + 1, firstColumn); j < lastColumn; j++) {
       const start = j;
+      if (!matrix.hidden) j = lastColumn;
       while (j < lastColumn && isHidden(matrix, i, j)) j++;
       if (j > start) context.rect(left - view.x + start * cell, top - view.y + i * cell, (j - start) * cell, cell);
     }
@@ -181,7 +191,8 @@ function labels(context, view) {
   context.direction = 'ltr';
   const [firstRow, lastRow] = visibleRange(view.y, view.height - top);
   const [firstColumn, lastColumn] = visibleRange(view.x, view.width - left);
-  const marked = (i, at) => i === at || i === rowOfToken(stage.matrix, settings.token);
+  const chosen = rowOfToken(stage.matrix, settings.token);
+  const marked = (i, at) => i === at || i === chosen;
   sideLabels(context, [firstRow, lastRow], every, (i) => marked(i, stage.row), (i) => [0, top - view.y + (i + 0.5) * cell, 0]);
   sideLabels(context, [firstColumn, lastColumn], every, (j) => marked(j, stage.column), (j) => [left - view.x + (j + 0.5) * cell, 0, 1]);
 }

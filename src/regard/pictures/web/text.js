@@ -36,10 +36,13 @@ function shadeText(matrix) {
   for (const chip of byId('tokens').children) {
     const i = Number(chip.dataset.place);
     const k = column[i];
+    const plain = row < 0 || k < 0 || isHidden(matrix, row, k);
+    const step = plain ? -1 : shade(matrix.values[row * matrix.n + k], matrix.largest[row]);
+    const look = `${step} ${k < 0} ${i === settings.token} ${isDark()}`;
+    if (chip.dataset.look === look) continue; // a change of style costs more than all of this
+    chip.dataset.look = look;
     chip.setAttribute('aria-pressed', String(i === settings.token));
     chip.classList.toggle('left-out', k < 0);
-    const plain = row < 0 || k < 0 || isHidden(matrix, row, k);
-    const step = plain ? 0 : shade(matrix.values[row * matrix.n + k], matrix.largest[row]);
     chip.style.backgroundColor = plain ? '' : css(step);
     chip.style.color = plain ? '' : inkOn(step);
   }
