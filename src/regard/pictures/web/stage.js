@@ -50,7 +50,7 @@ function measureStage() {
   stage.left = stage.top = Math.min(widestLabel(size) + 0.8 * size, LABEL_WIDTH * size);
   const room = box.clientWidth - stage.left - 2;
   const above = box.getBoundingClientRect().top + window.scrollY;
-  const high = Math.max(window.innerHeight - above - 2 * rem(), 0.7 * window.innerHeight) - stage.top;
+  const high = Math.max(window.innerHeight - above - 2 * rem(), 0.76 * window.innerHeight) - stage.top;
   const fit = Math.min(room / n, high / n, LARGEST_CELL * rem());
   stage.cell = whole(fit * 1.3 ** settings.zoom);
   const side = stage.cell * n;

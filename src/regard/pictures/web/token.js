@@ -73,7 +73,7 @@ function showSide(sheet, found, side) {
   lines.forEach((line, h) => steps.set(line.steps, h * n));
   const canvas = byId(`${side}-canvas`);
   paintSteps(canvas, steps, n, lines.length);
-  canvas.style.height = `${Math.max(3, Math.min(10, 300 / lines.length)) * lines.length}px`;
+  canvas.style.height = `${Math.max(2, Math.min(10, 220 / lines.length)) * lines.length}px`;
   canvas.setAttribute('aria-label', `${lines.length} heads by ${n} tokens; the table has the strongest`);
   const rows = strongestOf(lines, n).map((best) => tokenRow(sheet, found, lines, best));
   const head = element('tr', {}, ...['token', 'most', 'head', 'mean ≈'].map((name) => element('th', {scope: 'col'}, name)));
