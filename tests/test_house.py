@@ -139,7 +139,7 @@ def test_public_functions_document_every_parameter(name):
 
 def python_blocks(file):
     text = (ROOT / file).read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    return re.findall(r"```(?:python|\{code-cell\})\n(.*?)```", text, re.DOTALL)
 
 
 DOCUMENTS = ["README.md", "docs/pictures.md", "docs/semantics.md"]
