@@ -28,8 +28,8 @@ from mutations import (
     report,
 )
 
-TESTS = ["engines/test_native_bits", "engines/test_native", "engines/test_native_process",
-         "test_semantics"]  # fmt: skip
+TESTS = ["test_semantics", "engines/test_native_bits", "engines/test_native",
+         "engines/test_native_process"]  # fmt: skip
 
 MISTAKES = {
     "vectors.hpp": [
