@@ -64,6 +64,7 @@ class AttentionMap(Summaries):
         self.limit = GIB
         self._problem: Problem | None = problem
         self._weights_of: Block = result.weights_of
+        self._look = result.look
         self._bare = bare
         self._whole = problem.shape  # (*lead, H, Nq, Nk), with heads
         self._start = problem.start
@@ -134,7 +135,7 @@ class AttentionMap(Summaries):
     ) -> AttentionMap:
         """A map of weights that a function gives, (*lead, H, Nq, Nk) of them."""
         made = cls.__new__(cls)
-        made.output = made.lse = made._problem = None
+        made.output = made.lse = made._problem = made._look = None
         made.limit = GIB
         made._weights_of, made._whole, made._dtype = weights_of, whole, np.dtype(dtype)
         made._start, made._seen = start, seen

@@ -30,6 +30,8 @@ class Result(NamedTuple):
     output: Array  # (*lead, H, Nq, Dv)
     lse: Array  # (*lead, H, Nq)
     weights_of: Callable[[Index, Array, Array], Array]  # (lead and head, rows, columns) -> block
+    # Statistics of all weights, into arrays of zeros, where the engine has a pass of its own
+    look: Callable[..., None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

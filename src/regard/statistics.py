@@ -60,6 +60,7 @@ class Part(Protocol):
     """One statistic in the making."""
 
     def take(self, index: Index, rows: slice, columns: slice, w: Array) -> None: ...
+    def arrays(self) -> dict[str, Any]: ...  # what an engine's own pass fills
     def result(self, dtype: Any) -> Any: ...
 
 
@@ -83,6 +84,16 @@ def _slices(start: int, stop: int, step: int) -> Iterator[slice]:
     return (slice(i, min(i + step, stop)) for i in range(start, stop, step))
 
 
+def looked(look: Callable[..., None], dtype: Any, parts: Iterable[Part]) -> list[Any]:
+    """What each part makes of the weights, by the engine's own pass over them."""
+    wanted: dict[str, Any] = {}
+    for part in parts:
+        wanted |= part.arrays()
+    look(**wanted)
+    with np.errstate(all="ignore"):
+        return [part.result(dtype) for part in parts]
+
+
 class Received:
     """Sum of each column: (*lead, H, Nk)."""
 
@@ -91,6 +102,9 @@ class Received:
 
     def take(self, index: Index, rows: slice, columns: slice, w: Array) -> None:
         self.total[index][columns] += w.sum(axis=0, dtype=np.float64)
+
+    def arrays(self) -> dict[str, Any]:
+        return {"received": self.total}
 
     def result(self, dtype: Any) -> Array:
         return self.total.astype(dtype)
@@ -106,6 +120,9 @@ class Entropy:
         surprise = np.log(np.where(w > 0, w, 1))  # 0·ln 0 is 0; a NaN stays one
         surprise *= w
         self.total[index][rows] -= surprise.sum(axis=1, dtype=np.float64)
+
+    def arrays(self) -> dict[str, Any]:
+        return {"entropy": self.total}
 
     def result(self, dtype: Any) -> Array:
         return (self.total + 0).astype(dtype)  # + 0 makes -0 a 0
@@ -129,6 +146,9 @@ class Pooled:
         w = self.add.reduceat(w, first, axis=0)
         place = self.total[index][i, j]
         self.add(place, w, out=place)
+
+    def arrays(self) -> dict[str, Any]:
+        return {"pooled": self.total, "most": not self.mean}
 
     def result(self, dtype: Any) -> Array:
         if self.mean:
@@ -174,6 +194,9 @@ class Distances:
         first = rows.start - columns.stop + self.Nk
         self.mass[index][first : first + c + r - 1] += skewed.sum(axis=0, dtype=np.float64)
 
+    def arrays(self) -> dict[str, Any]:
+        return {"distances": self.mass}
+
     def result(self, dtype: Any) -> ByDistance:
         return by_distance(self.mass.astype(dtype), self.start, self.Nq, self.Nk)
 
@@ -202,6 +225,9 @@ class Top:
         best = _largest(np.where(np.isnan(w), np.inf, w), self.k)
         weights[:] = np.take_along_axis(w, best, axis=1)
         indices[:] = np.take_along_axis(np.concatenate([indices, here], axis=1), best, axis=1)
+
+    def arrays(self) -> dict[str, Any]:
+        return {"top": (self.weights, self.indices)}
 
     def result(self, dtype: Any) -> tuple[Array, Array]:
         self.indices[self.weights == 0] = -1
@@ -245,6 +271,9 @@ class Induction:
         asked = (p >= 0) & (p < len(self.ids))
         asked[asked] = self.repeats[p[asked]]
         return asked, p
+
+    def arrays(self) -> dict[str, Any]:
+        raise NotImplementedError  # no engine knows tokens
 
     def take(self, index: Index, rows: slice, columns: slice, w: Array) -> None:
         asked, p = self._asked(index[:-1], rows)

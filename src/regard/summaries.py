@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ class Summaries:
 
     _problem: Problem | None
     _weights_of: Block
+    _look: Callable[..., None] | None  # the engine's own pass
     _bare: Index  # (0,) where the caller's arrays had no axis of heads
     _whole: Index  # (*lead, H, Nq, Nk), with it
     _start: Array
@@ -146,12 +147,20 @@ class Summaries:
             parts["top"] = statistics.Top(self._whole, top)
         if pooled is not None:
             parts["pooled"] = statistics.Pooled(self._whole, *pooled, how)
-        if tokens is not None:
-            parts["induction"] = statistics.Induction(self._whole, self._start, tokens)
-        made = statistics.summarize(
-            self._weights_of, self._reach, self._whole, self._dtype, parts.values()
-        )
-        return dict(zip(parts, made, strict=True))
+        made = dict(zip(parts, self._computed(list(parts.values())), strict=True))
+        if tokens is not None:  # no engine knows tokens: a pass of its own
+            part = statistics.Induction(self._whole, self._start, tokens)
+            made["induction"] = self._block_by_block([part])[0]
+        return made
+
+    def _computed(self, parts: list[statistics.Part]) -> list[Any]:
+        """What each part makes of the weights, in one pass: the engine's own, if it has one."""
+        if self._look is not None and parts:
+            return statistics.looked(self._look, self._dtype, parts)
+        return self._block_by_block(parts)
+
+    def _block_by_block(self, parts: list[statistics.Part]) -> list[Any]:
+        return statistics.summarize(self._weights_of, self._reach, self._whole, self._dtype, parts)
 
     def _without_heads(self, name: str, made: Any) -> Any:
         """What was made, without the axis of heads that the caller's arrays did not have."""

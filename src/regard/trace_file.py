@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -33,11 +33,8 @@ def write(path: str | PathLike[str], words: dict[str, Any], arrays: dict[str, Ar
 def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
     """What `write` wrote, or a ValueError that names the file."""
     try:
-        with open(path, "rb") as file:
-            if file.read(2) != b"PK":
-                raise ValueError("not a .npz archive")
-            with np.load(Path(path), allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
+        with open(path, "rb") as file, _archive(file) as archive:
+            arrays = {name: archive[name] for name in archive.files}
         words = json.loads(bytes(arrays.pop("trace")).decode())
         if words.pop("kind") != KIND:
             raise ValueError("written by another version")
@@ -45,3 +42,10 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
             AttributeError, TypeError, NotImplementedError) as error:  # fmt: skip
         raise ValueError(f"{path} is not a trace that regard wrote: {error}") from error
     return words, arrays
+
+
+def _archive(file: BinaryIO) -> Any:
+    if file.read(2) != b"PK":
+        raise ValueError("not a .npz archive")
+    file.seek(0)
+    return np.load(file, allow_pickle=False)
