@@ -13,6 +13,7 @@
 
 #include "arithmetic.hpp"
 #include "execute.hpp"
+#include "look.hpp"
 #include "pool.hpp"
 
 namespace nb = nanobind;
@@ -160,7 +161,29 @@ class NativeCall {
                          const_cast<void *>(out.data()), scratch.data());
     }
 
+    // Statistics of the weights, into contiguous arrays of zeros (keys: of -1).
+    void look(Maybe received, Maybe entropy, Maybe distances, Maybe top, Maybe keys, Maybe pooled, bool most,
+              int64_t threads) {
+        const Call c = call_;
+        regard::Looking what;
+        what.received = filled<double>(received), what.distances = filled<double>(distances);
+        what.entropy = filled<double>(entropy), what.pooled = filled<double>(pooled), what.most = most;
+        what.weights = filled<double>(top), what.keys = filled<int64_t>(keys);
+        if (top) what.k = top->shape(top->ndim() - 1);
+        if (pooled) what.rows = pooled->shape(pooled->ndim() - 2), what.columns = pooled->shape(pooled->ndim() - 1);
+        Signals signals;
+        {
+            nb::gil_scoped_release release;
+            regard::look(kernels_, c, what, threads, signals.stop, [&] { signals.look(); });
+        }
+        signals.raise();
+    }
+
   private:
+    template <class X> static X *filled(const Maybe &given) {
+        return given && given->size() ? (X *)const_cast<void *>(given->data()) : nullptr;
+    }
+
     const Kernels &kernels_;
     Call call_;
     std::vector<Given> kept_;
@@ -292,5 +315,8 @@ NB_MODULE(_native, m) {
         .def("run", &NativeCall::run, nb::lock_self(), nb::arg("output"), nb::arg("maximum"),
              nb::arg("reciprocal"), nb::arg("threads"))
         .def("weights", &NativeCall::weights, nb::lock_self(), nb::arg("b"), nb::arg("head"),
-             nb::arg("rows"), nb::arg("keys"), nb::arg("out"));
+             nb::arg("rows"), nb::arg("keys"), nb::arg("out"))
+        .def("look", &NativeCall::look, nb::lock_self(), nb::arg("received").none(),
+             nb::arg("entropy").none(), nb::arg("distances").none(), nb::arg("top").none(),
+             nb::arg("keys").none(), nb::arg("pooled").none(), nb::arg("most"), nb::arg("threads"));
 }

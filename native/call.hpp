@@ -91,6 +91,9 @@ struct Kernels {
     // Weights of some rows and keys of one head, (rows, keys) contiguous.
     void (*weights)(const Call &, int64_t b, int64_t head, const int64_t *rows, int64_t n,
                     const int64_t *keys, int64_t m, void *out, char *scratch);
+    // Statistics of the weights of one part, and the bytes that a thread needs for it: looking.hpp.
+    void (*look)(const Call &, const struct Looking &, int64_t part, double *sums, char *scratch, Watch &);
+    int64_t (*look_room)(const Call &);
     // 2^x of n numbers, in place: the exponential of the softmax, for its tests.
     void (*power)(void *x, int64_t n, bool wide);
 };

@@ -1,31 +1,16 @@
 #include "execute.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
-#include <new>
 
 #include "arithmetic.hpp"
 #include "pool.hpp"
+#include "working.hpp"
 
 namespace regard {
 namespace {
 
 constexpr int64_t MOST_SUMS = 1 << 24;  // bytes of segments' sums, beyond which no head is split
 constexpr double SMALL = 1 << 19;
-
-std::unique_ptr<char, void (*)(void *)> room(int64_t bytes) {
-    char *p = (char *)std::malloc(bytes + 64);
-    if (!p) throw std::bad_alloc();
-    return {p, std::free};
-}
-
-struct Polling : Watch {
-    const std::function<void()> &ask;
-
-    Polling(std::atomic<bool> &stop, const std::function<void()> &ask)
-        : Watch{&stop, [](Watch &self) { static_cast<Polling &>(self).ask(); }}, ask(ask) {}
-};
 
 }  // namespace
 

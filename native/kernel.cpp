@@ -9,6 +9,7 @@
 // zero; tiles are carried into their segment, segments are merged in order, the sink is the last. A
 // hidden pair adds exactly nothing, so keys that none of a block sees are left out.
 #include "few.hpp"
+#include "looking.hpp"
 
 namespace REGARD_ISA {
 namespace {
@@ -239,6 +240,7 @@ void power(void *x, int64_t n, bool wide) {
 }  // namespace
 
 extern const regard::Kernels kernels;
-const regard::Kernels kernels = {REGARD_NAME, scratch, items, few, partial, run, merge, weights, power};
+const regard::Kernels kernels = {REGARD_NAME, scratch, items, few, partial, run, merge, weights,
+                                look, look_room, power};
 
 }  // namespace REGARD_ISA

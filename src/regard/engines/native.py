@@ -56,7 +56,16 @@ def run(problem: Problem, out: Array | None = None, *, name: str) -> Result:
         call.weights(b, int(index[-1]), _list(rows), _list(columns), weights)
         return weights
 
-    return Result(output, _lse(maximum, reciprocal, natural=_natural(problem)), weights_of)
+    def look(
+        *, received: Array | None = None, entropy: Array | None = None,
+        distances: Array | None = None, top: tuple[Array, Array] | None = None,
+        pooled: Array | None = None, most: bool = False,
+    ) -> None:  # fmt: skip
+        strongest, keys = top or (None, None)
+        call.look(received, entropy, distances, strongest, keys, pooled, most, get_num_threads())
+
+    lse = _lse(maximum, reciprocal, natural=_natural(problem))
+    return Result(output, lse, weights_of, look)
 
 
 def plain(query: Any, key: Any, value: Any, causal: Any) -> Array | None:

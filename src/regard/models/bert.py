@@ -6,20 +6,20 @@ Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from .. import call
-from ..attention_map import AttentionMap
-from ..corpus import Averages, average
+from ..corpus import Averages
 from ..elementwise import ACTIVATIONS
 from ..nn import LayerNorm, Linear
 from ..predicates import Array
-from ..trace import Trace, moved_by
+from ..trace import Trace
 from .loading import Source
+from .looking import Heads, Watch, compared, heads_off
 from .pooling import read_pooling
 from .tensors import Tensors
 from .text import embed, encode
@@ -146,48 +146,21 @@ class Bert:
         ValueError
             If a text is too long and `truncate` is False, or there is no such head.
         """
-        off = self._heads_off(without)
-        if isinstance(text, (list, tuple)):
-            return average(self._look(each, truncate, off) for each in text)
-        plain = self._look(text, truncate, ()) if off else None
-        return self._look(text, truncate, off, plain)
+        off = heads_off(without, len(self._layers), self.heads)
+        return compared(partial(self._look, truncate), text, off)
 
-    def _look(
-        self,
-        text: str,
-        truncate: bool,
-        off: tuple[tuple[int, int], ...],
-        plain: Trace | None = None,
-    ) -> Trace:
+    def _look(self, truncate: bool, text: str, off: Heads, plain: Trace | None) -> Trace:
         encoding = encode(self.tokenizer, text, self.positions, truncate)
-        maps: list[AttentionMap] = []
-        moved: list[Array] = []
+        watch = Watch(off)
 
-        def looked_at(q: Array, k: Array, v: Array) -> Any:
-            layer = len(maps)
-            maps.append(call.look(q, k, v))
-            moved.append(moved_by(v, self._layers[layer].attention.wide()))
-            silent = [head for at, head in off if at == layer]
-            output: Any = maps[-1].output
-            output[silent] = moved[-1][silent] = 0
-            return output
+        def looked_at(q: Array, k: Array, v: Array) -> Array:
+            return watch.attend(self._layers[len(watch.maps)].attention.wide(), q, k, v)
 
         hidden = self._forward(self._check(encoding.ids), looked_at)
         return Trace(
-            text, encoding.tokens, encoding.offsets, encoding.special_tokens_mask, maps,
-            words=encoding.word_ids, moved=moved, hidden=hidden, without=off, plain=plain,
+            text, encoding.tokens, encoding.offsets, encoding.special_tokens_mask, watch.maps,
+            words=encoding.word_ids, moved=watch.moved, hidden=hidden, without=off, plain=plain,
         )  # fmt: skip
-
-    def _heads_off(self, without: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-        L, H = len(self._layers), self.heads
-        off = tuple(dict.fromkeys((operator.index(la), operator.index(h)) for la, h in without))
-        for layer, head in off:
-            if not (0 <= layer < L and 0 <= head < H):
-                raise ValueError(
-                    f"without must name heads by (layer, head), layers 0 to {L - 1} and heads "
-                    f"0 to {H - 1}, got {(layer, head)}"
-                )
-        return off
 
     def embed(
         self,

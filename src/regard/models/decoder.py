@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from .. import call, masks
-from ..attention_map import AttentionMap
 from ..cache import KVCache
+from ..corpus import Averages
 from ..predicates import Array
 from ..trace import Trace
 from .generation import Generation, Prompt
 from .loading import Source
+from .looking import Heads, Watch, compared, heads_off
 from .text import encode
 from .tokens import shown
 
@@ -47,6 +48,7 @@ class Decoder:
     words: int
     positions: int
     windows: list[int | None]
+    layers: list[Any]
 
     def __init__(self, source: Source) -> None:
         self.folder = source.folder
@@ -119,23 +121,60 @@ class Decoder:
         """
         return Generation(self, prompt, max_tokens, temperature, top_p, seed)
 
-    def look(self, text: Prompt, *, truncate: bool = False, max_tokens: int = 0) -> Trace:
-        """What each head of each layer attends to in a text.
+    @overload
+    def look(
+        self,
+        text: str | Sequence[dict[str, str]] | Sequence[int],
+        *,
+        truncate: bool = ...,
+        max_tokens: int = ...,
+        without: Iterable[tuple[int, int]] = ...,
+    ) -> Trace: ...
+    @overload
+    def look(
+        self,
+        text: list[str] | tuple[str, ...],
+        *,
+        truncate: bool = ...,
+        max_tokens: int = ...,
+        without: Iterable[tuple[int, int]] = ...,
+    ) -> Averages: ...
+    def look(
+        self,
+        text: Any,
+        *,
+        truncate: bool = False,
+        max_tokens: int = 0,
+        without: Iterable[tuple[int, int]] = (),
+    ) -> Trace | Averages:
+        """What each head of each layer attends to in a text, or on average in many.
 
         Parameters
         ----------
         text : str, list of dict, or list of int
-            As in `generate`.
+            As in `generate`; or a list of str, several texts.
         truncate : bool
             Cut a text of more tokens than the model has positions, instead of refusing it.
         max_tokens : int
             Continue the text by at most so many tokens first, the likeliest each time.
+        without : list of (layer, head)
+            Heads that are switched off: what they would bring to the layer's output is 0. The
+            trace's `changes` and `token_changes` tell what that changed. What is generated, all
+            heads generate.
 
         Returns
         -------
         Trace
             Of the text and what was generated.
+        Averages
+            Of several texts: statistics of each head over all of them.
         """
+        off = heads_off(without, len(self.layers), self.heads)
+        return compared(partial(self._look, truncate, max_tokens), text, off)
+
+    def _look(
+        self, truncate: bool, max_tokens: int, text: Prompt, off: Heads, plain: Trace | None
+    ) -> Trace:
         if isinstance(text, str):
             ids = encode(self.tokenizer, text, self.positions, truncate).ids
         else:
@@ -144,11 +183,19 @@ class Decoder:
             written = self.generate(ids, max_tokens=max_tokens)
             "".join(written)
             ids = [*ids, *written.ids]
-        maps: list[AttentionMap] = []
+        watch = Watch(off)
+
+        def looked_at(layer: int, q: Array, k: Array, v: Array) -> Array:
+            projection = self.layers[layer].attention.output.wide()
+            return watch.attend(projection, q, k, v, causal=True, mask=self._mask(layer))
+
         with np.errstate(all="ignore"):
-            self._hidden(self.check(ids), 0, partial(self._looked_at, maps))
+            hidden = self._hidden(self.check(ids), 0, looked_at)
         whole, tokens, spans, special = shown(self.tokenizer, ids)
-        return Trace(whole, tokens, spans, special, maps)
+        return Trace(
+            whole, tokens, spans, special, watch.maps,
+            moved=watch.moved, hidden=hidden, without=off, plain=plain,
+        )  # fmt: skip
 
     def caches(self) -> list[KVCache]:
         """A fresh cache for each layer."""
@@ -185,10 +232,6 @@ class Decoder:
 
     def _attend(self, layer: int, q: Array, k: Array, v: Array) -> Array:
         return call.attention(q, k, v, causal=True, mask=self._mask(layer))
-
-    def _looked_at(self, maps: list[AttentionMap], layer: int, q: Array, k: Array, v: Array) -> Any:
-        maps.append(call.look(q, k, v, causal=True, mask=self._mask(layer)))
-        return maps[-1].output
 
     def _cached(self, caches: list[KVCache], layer: int, q: Array, k: Array, v: Array) -> Array:
         cache = caches[layer]
