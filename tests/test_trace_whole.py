@@ -89,11 +89,11 @@ def test_a_model_keeps_the_norms_of_what_it_moves(tiny):
     text = tiny.tokenizer.encode("the law is just")
     layer = tiny._layers[0]
     x = tiny._words[text.ids] + tiny._places[: len(trace)] + tiny._kind
-    x = regard.elementwise.layer_norm(x, *tiny._norm, tiny.epsilon)
+    x = tiny._norm(x)
     D = x.shape[-1]
     value = layer.qkv(x)[:, 2 * D :].reshape(len(trace), 3, 4)
     for h in range(3):
-        through = value[:, h] @ layer.attention.weight[:, h * 4 : (h + 1) * 4].T
+        through = value[:, h] @ layer.attention.wide()[:, h * 4 : (h + 1) * 4].T
         assert_close(trace.moved[0][h], np.linalg.norm(through, axis=-1), 1e-5)
     assert_close(trace.hidden, tiny(np.array(text.ids)), 1e-5)
 
@@ -369,9 +369,9 @@ def test_heads_switched_off_bring_nothing_and_what_changed_is_told(tiny):
 def test_a_head_off_is_a_head_whose_projection_is_zero(tiny, tiny_folder):
     trace = tiny.look("its law", without=[(1, 2)])
     other = regard.models.load(tiny_folder)
-    weight = other._layers[1].attention.weight.copy()
+    attention = other._layers[1].attention
+    weight = attention.wide().copy()
     weight[:, 8:12] = 0
-    other._layers[1] = other._layers[1]._replace(
-        attention=other._layers[1].attention._replace(weight=weight)
-    )
+    silent = regard.nn.Linear(weight, attention.bias)
+    other._layers[1] = other._layers[1]._replace(attention=silent)
     assert_close(trace.hidden, other.look("its law").hidden, 1e-5)
