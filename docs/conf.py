@@ -57,12 +57,16 @@ html_static_path = ["_static"]
 html_css_files = ["regard.css"]
 html_show_sourcelink = False
 html_theme_options = {
+    "header_links_before_dropdown": 6,
+    "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
 }
+ALONE = ("start", "ladder", "semantics", "articles", "pictures", "performance", "design", "kernel")
+html_sidebars = {page: [] for page in (*ALONE, "contributing")}
 templates_path = ["_templates"]
 
 
