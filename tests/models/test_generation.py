@@ -38,6 +38,22 @@ def test_greedy_is_what_recomputing_takes(model):
     assert text == model.tokenizer.decode(shown_ids)
 
 
+def test_the_cache_gives_the_bits_of_recomputing(model):
+    from regard.engines.native import SETS
+
+    if not SETS:
+        pytest.skip("the native engine is absent: bits are its promise")
+    rng = np.random.default_rng(2)
+    ids = rng.integers(2, len(TOKENS), 61)
+    whole = model(ids)
+    for pieces in ([61], [1] * 61, [17, 1, 1, 30, 12]):
+        caches, at = model.caches(), 0
+        for n in pieces:
+            logits = model.step(ids[at : at + n], caches)
+            at += n
+            np.testing.assert_array_equal(logits, whole[at - 1])
+
+
 def test_it_ends_at_the_last_position(model):
     written = model.generate(np.arange(2, 97).tolist(), max_tokens=1000)
     "".join(written)
