@@ -253,7 +253,7 @@ def _checked_dtype(dtype: Any) -> np.dtype[Any]:
     kept = np.dtype(dtype)
     if kept.name not in DTYPES:
         raise TypeError(f"dtype must be one of {', '.join(DTYPES)}, got {kept}")
-    return kept.newbyteorder("=")
+    return kept if kept.isnative else kept.newbyteorder("=")
 
 
 def _is_int(x: Any) -> bool:

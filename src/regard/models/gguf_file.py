@@ -1,4 +1,4 @@
-"""A GGUF file, read with suspicion: each count, size and offset is checked before a byte is mapped.
+"""A GGUF file, read with suspicion: each count, size and offset is checked before a tensor is read.
 
 The `gguf` library knows the types and undoes the quantisation; it trusts a file's header, and takes
 seconds over one, so the header is read here. Layout: the GGUF specification, versions 2 and 3.
@@ -62,12 +62,10 @@ class GGUF:
         with file.open("rb") as stream:
             header = Header(file, stream, file.stat().st_size)
             self.metadata, self.tensors = header.read()
-        self._bytes = np.memmap(file, mode="r")
 
     def rows(self, name: str) -> Array:
         """A tensor as it is held: floats in its shape, or uint8, a row of blocks after another."""
-        at = self.tensors[name]
-        part = np.asarray(self._bytes[at.start : at.start + at.size])
+        at, part = self.tensors[name], self._read(name)
         if at.kind in PLAIN:
             return part.view(PLAIN[at.kind]).reshape(at.shape)
         if at.kind == "BF16":
@@ -76,17 +74,23 @@ class GGUF:
 
     def floats(self, name: str) -> Array:
         """A tensor in float32, in its shape."""
-        gguf = needed("gguf")
-        kind = gguf.GGMLQuantizationType[self.tensors[name].kind]
+        gguf, at = needed("gguf"), self.tensors[name]
+        kind, part = gguf.GGMLQuantizationType[at.kind], self._read(name)
         try:
-            wide = gguf.dequantize(self._raw(name), kind)
+            wide = gguf.dequantize(part.reshape(*at.shape[:-1], -1), kind)
         except NotImplementedError as error:
             raise ValueError(f"{self.file}: tensor {name}: {error}") from None
-        return np.asarray(wide, np.float32).reshape(self.tensors[name].shape)
+        return np.asarray(wide, np.float32).reshape(at.shape)
 
-    def _raw(self, name: str) -> Array:
+    def _read(self, name: str) -> Array:
+        """Its bytes, in memory of our own: a file that is cut short later does no harm."""
         at = self.tensors[name]
-        return np.asarray(self._bytes[at.start : at.start + at.size]).reshape(*at.shape[:-1], -1)
+        part = np.fromfile(self.file, np.uint8, at.size, offset=at.start)
+        if part.size != at.size:
+            raise ValueError(
+                f"{self.file}: tensor {name} could not be read: the file was cut short"
+            )
+        return part
 
 
 class Header:

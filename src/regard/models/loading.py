@@ -51,7 +51,9 @@ def _from_gguf(file: Path) -> Source:
     settings, spelled = gguf_names.translate(gguf)
     tokenizer = tokenizer_of(file, gguf.metadata)
     tensors = GGUFTensors(gguf, spelled)
-    return Source(file, settings, tensors, tokenizer, _manner_of_gguf(gguf, tokenizer))
+    manner = _manner_of_gguf(gguf, tokenizer)
+    gguf.metadata.clear()  # a hundred thousand strings that are of no more use
+    return Source(file, settings, tensors, tokenizer, manner)
 
 
 def _shards(folder: Path) -> dict[str, str] | None:

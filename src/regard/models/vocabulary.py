@@ -42,7 +42,7 @@ def tokenizer_of(file: Path, metadata: dict[str, Any]) -> Tokenizer:
     _among(file, metadata, "tokenizer.ggml.model", {"gpt2"})
     pre = _among(file, metadata, "tokenizer.ggml.pre", set(SPLITS))
     tokens = _strings(file, metadata, "tokenizer.ggml.tokens")
-    merges = _merges(file, metadata, set(tokens))
+    merges = _merges(file, metadata, tokens)
     vocabulary = {token: i for i, token in enumerate(tokens)}
     if len(vocabulary) != len(tokens):
         raise ValueError(f"{file}: tokenizer.ggml.tokens must differ, got some twice")
@@ -114,14 +114,15 @@ def _strings(file: Path, metadata: dict[str, Any], field: str) -> list[str]:
     return strings
 
 
-def _merges(file: Path, metadata: dict[str, Any], tokens: set[str]) -> list[tuple[str, str]]:
+def _merges(file: Path, metadata: dict[str, Any], tokens: list[str]) -> list[tuple[str, str]]:
     field = "tokenizer.ggml.merges"
+    own = {token: token for token in tokens}  # one string for each: there are very many
     merges = []
     for i, merge in enumerate(_strings(file, metadata, field)):
         left, _, right = merge.partition(" ")
-        if not {left, right, left + right} <= tokens:
+        if not (left in own and right in own and left + right in own):
             raise ValueError(f"{file}: {field}[{i}] must join two tokens to one, got {merge!r:.80}")
-        merges.append((left, right))
+        merges.append((own[left], own[right]))
     return merges
 
 
