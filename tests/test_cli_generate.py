@@ -1,5 +1,6 @@
 """`regard generate`: what it streams, where the figures go, errors, pipes, Ctrl-C."""
 
+import json
 import os
 import re
 import signal
@@ -70,6 +71,15 @@ def test_mistakes_are_one_line(file, tiny_folder):
         assert (result.returncode, result.stdout) == (1, "")
         assert result.stderr.startswith(says)
         assert result.stderr.count("\n") == 1
+
+
+def test_look_at_a_text_and_what_the_model_writes(file, tiny_folder):
+    command = [*COMMAND[:-1], "look", "the law", "--json", "--generate", "6"]
+    found = subprocess.run([*command, "-m", str(file)], capture_output=True, text=True, check=True)
+    trace = regard.models.load(file).look("the law", max_tokens=6)
+    assert json.loads(found.stdout)["tokens"] == trace.tokens
+    refused = subprocess.run([*command, "-m", str(tiny_folder)], capture_output=True, text=True)
+    assert refused.stderr.startswith("regard: model must be one that writes")
 
 
 def test_a_reader_that_has_had_enough(file):

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from .. import __version__
+from ..models.decoder import Decoder
 
 app = typer.Typer(
     help="Look at what a transformer attends to, and embed text, on NumPy.",
@@ -55,6 +56,13 @@ def read_file(name: str) -> str:
         return content.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{name} must be UTF-8 text: {error}") from None
+
+
+def writer(model: object) -> Decoder:
+    """The model, if it is one that writes."""
+    if not isinstance(model, Decoder):
+        raise ValueError(f"model must be one that writes, as smollm2 does, got {model!r}")
+    return model
 
 
 def console() -> Console:

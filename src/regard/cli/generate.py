@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from .. import models
-from ..models.decoder import Decoder
 from ..models.generation import Generation
-from .base import ModelOption, app, read_text
+from .base import ModelOption, app, read_text, writer
 
 INTERRUPTED = 130  # the code of a process that ended by Ctrl-C
 
@@ -36,9 +35,7 @@ def generate(
 
     The text goes to standard output, tokens per second to standard error.
     """
-    decoder = models.load(model)
-    if not isinstance(decoder, Decoder):
-        raise ValueError(f"model must be one that writes, as smollm2 does, got {decoder!r}")
+    decoder = writer(models.load(model))
     text = read_text(prompt)
     started = time.perf_counter()
     written = decoder.generate(

@@ -17,7 +17,7 @@ from .. import models, pictures
 from ..files import written_beside
 from ..predicates import Array
 from ..trace import Link, Trace
-from .base import ModelOption, app, console, place_of, read_text
+from .base import ModelOption, app, console, place_of, read_text, writer
 
 FORMATS = (".pdf", ".png", ".svg")
 SHADES = " ░▒▓█"  # weights below 0.1, 0.3, 0.5, 0.7, and above
@@ -42,6 +42,11 @@ def look(
     truncate: Annotated[
         bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")
     ] = False,
+    written: Annotated[
+        int,
+        typer.Option("--generate", metavar="N", min=0,
+                     help="Let the model continue the text by at most N tokens first."),
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     plot: Annotated[
         str | None,
@@ -69,7 +74,7 @@ def look(
     if output is None and (open_page or window):
         raise typer.BadParameter("--open and --window go with -o PAGE.html")
     page = None if output is None else _place_of_page(output)
-    trace = models.load(model).look(read_text(text), truncate=truncate)
+    trace = _trace(model, read_text(text), truncate, written)
     if layer is not None and head is not None:
         _check_head(trace, layer, head)
     if place is not None:
@@ -100,6 +105,13 @@ def look(
         _print_map(trace, layer, head)
     else:
         _print_links(links, None if find else _left_out(special, self_links))
+
+
+def _trace(model: str, text: str, truncate: bool, written: int) -> Trace:
+    loaded = models.load(model)
+    if not written:
+        return loaded.look(text, truncate=truncate)
+    return writer(loaded).look(text, truncate=truncate, max_tokens=written)
 
 
 def _place_of_page(name: str) -> Path:
