@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from helpers import ENGINES, assert_close, draw, draw_call
+from helpers import ENGINES, NATIVE, assert_close, draw, draw_call, wait_for_ctrl_c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -252,3 +252,27 @@ def test_memory_grows_with_the_length_and_not_with_its_square():
     assert peaks[2] < 5 * peaks[0]
     assert peaks[3] < 5 * peaks[1]
     assert peaks[2] < 40e6  # the weights would be 268 MB
+
+
+@pytest.mark.parametrize("engine", NATIVE)
+def test_the_bits_do_not_depend_on_threads(engine, monkeypatch):
+    q, k = draw(0, (1, 5, 1031, 8), (1, 1, 1031, 8), dtype=np.float32)
+    attended = regard.look(q, k, causal=True, engine=engine)
+    found = []
+    for threads in (1, 2, 7):
+        monkeypatch.setattr("regard.engines.native.get_num_threads", lambda n=threads: n)
+        each = attended.summary("received", "entropy", "by_distance", top=5, pooled=(13, 17))
+        found.append([*each.top, each.received, each.entropy, each.pooled, each.by_distance.mass])
+    for others in found[1:]:
+        for a, b in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NATIVE, reason="the native engine was not built")
+def test_ctrl_c_stops_a_pass_of_the_native_engine():
+    call = (
+        "x = np.ones((1, 20_000, 64), np.float32); attended = regard.look(x, x); "
+        "[attended.received() for _ in range(1000)]"
+    )
+    assert wait_for_ctrl_c(call, 6.0) < 0.5

@@ -270,6 +270,26 @@ def test_tokens_of_all_kinds_are_saved(tmp_path):
     assert Trace.load(tmp_path / "x.npz").tokens == tokens
 
 
+class Pickled:
+    """What a pickle may do to who opens it."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return type(self.file).touch, (self.file,)
+
+
+def test_nothing_in_a_file_is_run(tmp_path):
+    file = tmp_path / "x.npz"
+    array = np.empty(1, object)
+    array[0] = Pickled(tmp_path / "done")
+    np.savez(file, trace=array)
+    with pytest.raises(ValueError, match="x.npz is not a trace"):
+        Trace.load(file)
+    assert not (tmp_path / "done").exists()
+
+
 def test_files_that_are_no_trace(trace, tmp_path):
     file = tmp_path / "x.npz"
     trace.save(file)

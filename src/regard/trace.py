@@ -11,7 +11,7 @@ import numpy as np
 
 from . import trace_file
 from .attention_map import AttentionMap
-from .flow import apart, moved_by, through
+from .flow import Flow, moved_by
 from .links import Link, Links
 from .predicates import Array
 from .words import merge, merged_map, spelled, starts_of_words
@@ -19,7 +19,7 @@ from .words import merge, merged_map, spelled, starts_of_words
 __all__ = ["Link", "Trace", "moved_by"]
 
 
-class Trace(Links):
+class Trace(Links, Flow):
     """Tokens of a text, and one `AttentionMap` for each layer: made by `model.look`.
 
     Attributes
@@ -66,7 +66,7 @@ class Trace(Links):
         self.moved = None if moved is None else list(moved)
         self.hidden = hidden
         self.without = tuple(without)
-        self.plain = plain
+        self.plain: Trace | None = plain
         self._words = words  # the number of each token's word, where the tokenizer tells
         self._pieces: tuple[Trace, Array] | None = (
             None  # of what this is the words, where they begin
@@ -210,37 +210,6 @@ class Trace(Links):
             )
         return self.weights(layer) * self.moved[layer][:, None, :]
 
-    def rollout(self, rows: Any = None, *, layer: int | None = None) -> Array:
-        """What each token is made of, through all layers: attention rollout.
-
-        (A + I) / 2 of each layer, A the mean over its heads, each row divided by its sum,
-        multiplied through the layers. In float32.
-
-        Parameters
-        ----------
-        rows : int or sequence of int, optional
-            The queries asked for; the memory grows with N for each. Default: all.
-        layer : int, optional
-            The layer up to which, and with which, it goes. Default: the last.
-
-        Returns
-        -------
-        (N, N) array of float32
-            (len(rows), N) for a sequence, (N,) for an int. Rows sum to 1.
-
-        References
-        ----------
-        Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020.
-        """
-        N = len(self)
-        asked = np.arange(N)[slice(None) if rows is None else rows]
-        rolled = np.zeros((asked.size, N), np.float32)
-        rolled[np.arange(asked.size), np.atleast_1d(asked)] = 1
-        last = range(len(self.layers))[-1 if layer is None else layer]
-        for attended in self.layers[last::-1]:
-            rolled = through(attended, rolled)
-        return rolled.reshape(*asked.shape, N)
-
     # ----------------------------------------------------------------------------- statistics
 
     def heads(self) -> list[dict[str, Any]]:
@@ -257,44 +226,6 @@ class Trace(Links):
             for layer, attended in enumerate(self.layers)
             for record in attended._records_and_summary(self.tokens, self.special)[0]
         ]
-
-    def changes(self) -> list[dict[str, Any]]:
-        """What switching heads off changed in the weights of each head.
-
-        Returns
-        -------
-        list of dict
-            layer, head, off (whether it was switched off), and changed: half the sum of
-            |weight - weight with all heads| of a row, the mean over the rows; 0 nothing, 1 all.
-
-        Raises
-        ------
-        ValueError
-            If no head was switched off (`model.look(text, without=...)`).
-        """
-        return [
-            {"layer": layer, "head": head, "off": (layer, head) in self.without,
-             "changed": apart(attended, self._other.layers[layer], head)}
-            for layer, attended in enumerate(self.layers)
-            for head in range(attended.weights.shape[0])
-        ]  # fmt: skip
-
-    def token_changes(self) -> Array:
-        """How far switching heads off moved each token: (N,), ‖h - h with all‖ / ‖h with all‖.
-
-        h is the last hidden state. Raises ValueError as `changes` does.
-        """
-        before, now = self._other.hidden, self.hidden
-        if before is None or now is None:
-            raise ValueError("the last hidden states of this trace are not known")
-        norm = np.linalg.norm(before, axis=-1)
-        return np.linalg.norm(now - before, axis=-1) / np.where(norm == 0, 1, norm)
-
-    @property
-    def _other(self) -> Trace:
-        if self.plain is None:
-            raise ValueError("no head was switched off: model.look(text, without=[(layer, head)])")
-        return self.plain
 
     # ---------------------------------------------------------------------------------- words
 
