@@ -10,7 +10,7 @@
 namespace REGARD_ISA {
 namespace {
 
-constexpr int AHEAD = 8192;  // bytes that are asked for before they are read
+constexpr int AHEAD = 16384;  // bytes that are asked for, into the second cache, before they are read
 constexpr int STRIP = 8;     // values that are added up in registers at a time
 
 template <class T> constexpr int FEW = Block<T>::L < 8 ? Block<T>::L : 8;  // queries, at most
@@ -52,7 +52,7 @@ void score_lanes(const Call &c, const Block<T> &k, int i, const Stream &keys) {
         int64_t d = 0;
         for (; d + W<T> <= c.D; d += W<T>) {
             if (d * (int64_t)sizeof(X) % 64 == 0)
-                for (int w = 0; w < B * W<T>; w++) __builtin_prefetch(soon[w] + d);
+                for (int w = 0; w < B * W<T>; w++) __builtin_prefetch(soon[w] + d, 0, 2);
 #pragma GCC unroll 2
             for (int b = 0; b < B; b++) {
                 Vec<T> x[W<T>];
@@ -108,7 +108,7 @@ void carry_lanes(const Call &c, const Block<T> &k, const Strip<T> &strip, int i,
         for (int64_t t = 0; t < n; t++) row[t] = (const X *)values[j + t];
         for (int64_t t = 0; t < STRIP; t++)
             for (int64_t byte = 0; byte < c.Dv * (int64_t)sizeof(X); byte += 64)
-                __builtin_prefetch(values[j + ahead + t] + byte);
+                __builtin_prefetch(values[j + ahead + t] + byte, 0, 2);
         int64_t d = 0;
         for (; d + R * W<T> <= c.Dv; d += R * W<T>) carry_strip<T, X, Q, R>(k, strip, i, row, j, n, d, W<T>);
         for (; d < c.Dv; d += W<T>) carry_strip<T, X, Q, 1>(k, strip, i, row, j, n, d, c.Dv - d);
