@@ -38,6 +38,8 @@ class Pool {
         wake_.notify_all();
         work(job, 0);
         std::unique_lock<std::mutex> lock(mutex_);
+        const int asleep = wanted_;  // all is done: who has not woken yet need not
+        wanted_ = 0, working_ -= asleep;
         while (!done_.wait_for(lock, std::chrono::milliseconds(30), [this] { return working_ == 0; })) {
             lock.unlock();
             poll();
