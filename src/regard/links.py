@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from heapq import nlargest
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from .attention_map import AttentionMap
 from .predicates import Array
+from .statistics import ROWS
 
 __all__ = ["Link", "Links"]
 
@@ -55,17 +58,22 @@ class Links:
         """
         if n < 1:
             raise ValueError(f"n must be 1 or more, got {n}")
-        hidden = np.eye(len(self.tokens), dtype=bool) & (not self_links)
-        if not special:
-            hidden |= self.special | self.special[:, None]
-        found = []
+        every, found = np.arange(len(self.tokens)), []
         for layer, attended in enumerate(self.layers):
-            weights = np.where(hidden, -1, np.asarray(attended.weights))  # (H, N, N)
-            best = np.argpartition(weights, -min(n, weights.size), axis=None)[-n:]
-            for head, i, j in zip(*np.unravel_index(best, weights.shape), strict=True):
-                if not hidden[i, j]:
-                    found.append(self._link(weights[head, i, j], layer, int(head), (i,), (j,)))
-        return sorted(found, key=lambda link: -link.weight)[:n]
+            for head in range(attended.weights.shape[0]):
+                for start in range(0, len(every), ROWS):
+                    rows = every[start : start + ROWS]
+                    left_out = (rows[:, None] == every) & (not self_links)
+                    if not special:
+                        left_out |= self.special | self.special[rows, None]
+                    weights = np.where(left_out, -1, attended._weights_of((head,), rows, every))
+                    best = np.argpartition(weights, -min(n, weights.size), axis=None)[-n:]
+                    for i, j in zip(*np.unravel_index(best, weights.shape), strict=True):
+                        if not left_out[i, j]:
+                            place = (layer, head, (start + i,), (j,))
+                            found.append((float(weights[i, j]), *place))
+                found = nlargest(n, found, key=itemgetter(0))
+        return [self._link(*link) for link in found]
 
     def find(self, a: str | int, b: str | int) -> list[Link]:
         """All heads, ranked by the weight from `a` to `b`, the largest first.
@@ -86,10 +94,10 @@ class Links:
         found = []
         queries, keys = self._places(a), self._places(b)
         for layer, attended in enumerate(self.layers):
-            weights = np.asarray(attended.weights)  # (H, N, N)
             for rows in queries:
+                weights = attended.weights[:, list(rows)]  # (H, r, N)
                 for columns in keys:
-                    each = weights[:, rows][:, :, columns].sum(axis=-1).mean(axis=-1)  # (H,)
+                    each = weights[:, :, columns].sum(axis=-1).mean(axis=-1)  # (H,)
                     found += [
                         self._link(weight, layer, head, rows, columns)
                         for head, weight in enumerate(each)

@@ -77,8 +77,11 @@ def scores_of(problem: Problem, index: Index, rows: Array, columns: Array) -> Ar
         return scores
     head = _Head(problem, index)
     tile = slice(int(columns.min()), int(columns.max()) + 1)
-    for at, row in enumerate(rows):
-        scores[at] = head.scores(slice(row, row + 1), tile)[0, columns - tile.start]
+    for block in np.unique(rows // BLOCK):
+        at = np.flatnonzero(rows // BLOCK == block)
+        inside = slice(int(rows[at].min()), int(rows[at].max()) + 1)
+        tall = head.scores(inside, tile)
+        scores[at] = tall[np.ix_(rows[at] - inside.start, columns - tile.start)]
     return scores
 
 
