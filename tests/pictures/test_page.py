@@ -133,7 +133,7 @@ def test_tokens_left_out(visit, trace, controls, out, kind):
     share = w[kept][:, out].sum() / w[kept].sum()
     status = page.text("#status")
     assert "not renormalised" in status
-    said = status.partition("take ")[2].partition(" %")[0].replace("≈ ", "").split(" ± ")
+    said = status.partition("with ")[2].partition(" %")[0].replace("≈ ", "").split(" ± ")
     bound = float(said[1]) if len(said) > 1 else 0.0
     assert abs(float(said[0]) - 100 * share) <= bound + 0.051
     assert bound < 2

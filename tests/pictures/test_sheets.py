@@ -137,3 +137,15 @@ def test_what_is_no_weight_is_refused_and_leaves_no_file(tmp_path, odd):
 def test_nothing_to_show(tmp_path):
     with pytest.raises(ValueError, match="nothing to show"):
         Trace.from_arrays(np.zeros((1, 1, 0, 0), np.float32), []).page(tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("space", ["Ġ", "▁"])
+def test_tokens_that_mark_spaces_are_spelled_as_in_the_text(space):
+    tokens, text = ["<s>", "na", "Ã¯ve", f"{space}law", f"{space}"], "naïve law "
+    spans = [(0, 0), (0, 2), (2, 5), (5 + (space == "Ġ"), 9), (9, 10)]
+    weights = np.full((1, 1, 5, 5), 0.2, np.float32)
+    trace = Trace.from_arrays(weights, tokens, text=text, spans=spans, special=[True, *[False] * 4])
+    (sheet,) = sheets_of(trace)
+    assert sheet.about()["tokens"] == ["<s>", "na", "ïve", "·law", "·"]
+    plain = Trace.from_arrays(weights[..., :2, :2], ["un", "##told"])
+    assert sheets_of(plain)[0].about()["tokens"] == ["un", "##told"]

@@ -26,6 +26,7 @@ MOST_TOKENS = 1024  # whose pairs are shown; beyond, the whole text is pooled
 MOST_PAIRS = 144 * 512 * 512  # of all heads together; beyond, likewise
 POOLED, WINDOW = 128, 256  # blocks of a pooled picture; tokens of the window if none is asked for
 ROWS = 128  # looked at together
+SPACES = ("Ġ", "▁")  # what stands for a space at the beginning of a token
 TOLERANCE = 1e-3  # by which rounding may carry a weight over 1
 
 
@@ -88,7 +89,7 @@ class Sheet:
 
     def _token(self, i: int) -> str:
         start, stop = int(self.edges[i]), int(self.edges[i + 1])
-        shown = visible(self.trace.tokens[start])
+        shown = visible(_spelled(self.trace, start))
         return f"{shown} … {stop - 1}" if stop > start + 1 else shown
 
     def _words(self) -> dict[str, Any]:
@@ -144,6 +145,16 @@ class Sheet:
         if not fits.all():
             raise ValueError(f"a page shows weights from 0 to 1, layer {i} has {w[~fits][0]:.6g}")
         return w.astype(np.float32)
+
+
+def _spelled(trace: Trace, i: int) -> str:
+    """The token; with the text's own letters where the tokenizer marks spaces and spells bytes."""
+    token = trace.tokens[i]
+    start, stop = trace.spans[i]
+    if trace.special[i] or not any(each[:1] in SPACES for each in trace.tokens):
+        return token
+    letters = trace.text[start:stop].strip(" ") or token.lstrip("".join(SPACES))
+    return " " * (token[:1] in SPACES) + letters
 
 
 def codes_of(w: Array) -> Array:

@@ -67,7 +67,7 @@ function statusOf(matrix, sheet) {
   if (!out.length) return `${name} No token is left out. ${renormalised}`;
   const left = leftOut(matrix);
   const share = left ? percent(left) : 'nothing';
-  return `${name} Left out: ${out.join(' and ')}, which take ${share} of the ${settings.kind === 'weights' ? 'weight' : 'contributions'} of the rows shown. ${renormalised}`;
+  return `${name} Left out: ${out.join(' and ')}, with ${share} of the ${settings.kind === 'weights' ? 'weight' : 'contributions'} of the rows shown. ${renormalised}`;
 }
 
 function percent({share, bound}) {
