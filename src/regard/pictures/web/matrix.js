@@ -139,7 +139,7 @@ function rankOf(matrix, i, j) {
     if (values[i * n + k] - bounds[i * n + k] >= high - slack && k !== j) first++;
     if (values[i * n + k] + bounds[i * n + k] > low + slack || k === j) last++;
   }
-  return {first: Math.min(first, last), last, keys};
+  return {first, last, keys};
 }
 
 // The share of the rows' weight that went to tokens left out, over the rows that are shown.
