@@ -70,7 +70,7 @@ def test_16_bit_weights_are_widened(tiny_folder, dtype):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (dict(model_type="gpt9"), "model_type must be bert or .*, got 'gpt9'"),
+        (dict(model_type="gpt9"), "model_type must be albert or .*, got 'gpt9'"),
         (dict(model_type="-"), "model_type is missing"),
         (dict(hidden_size="-"), "hidden_size is missing"),
         (dict(hidden_size="12"), "hidden_size must be an int of 1 or more, got '12'"),

@@ -6,16 +6,18 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .albert import Albert
 from .bert import Bert
 from .catalog import CATALOG, cached, fetch, place_of
 from .gpt2 import GPT2
 from .llama import Llama
 from .loading import open_source
 
-__all__ = ["CATALOG", "GPT2", "Bert", "Llama", "cached", "load", "path"]
+__all__ = ["CATALOG", "GPT2", "Albert", "Bert", "Llama", "cached", "load", "path"]
 
 FAMILIES: dict[str, type[Bert | Llama | GPT2]] = {
-    "bert": Bert, "gpt2": GPT2, "llama": Llama, "mistral": Llama, "qwen2": Llama, "qwen3": Llama,
+    "albert": Albert, "bert": Bert, "gpt2": GPT2,
+    "llama": Llama, "mistral": Llama, "qwen2": Llama, "qwen3": Llama,
 }  # fmt: skip
 
 
@@ -35,7 +37,7 @@ def load(model: str | os.PathLike[str], *, widen: bool = False) -> Any:
 
     Returns
     -------
-    Bert, GPT2 or Llama
+    Albert, Bert, GPT2 or Llama
 
     Raises
     ------

@@ -15,19 +15,20 @@ import numpy as np
 from .. import call
 from ..corpus import Averages
 from ..elementwise import ACTIVATIONS
-from ..nn import LayerNorm, Linear
+from ..nn import Embedding, LayerNorm, Linear
 from ..predicates import Array
 from ..trace import Trace
 from .loading import Source
 from .looking import Heads, Watch, compared, heads_off
 from .pooling import read_pooling
+from .settings import Settings
 from .tensors import Tensors
 from .text import embed, encode
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["Bert"]
+__all__ = ["Bert", "Layer", "linear", "norm", "packed"]
 
 Attend = Callable[[Array, Array, Array], Array]
 
@@ -52,11 +53,13 @@ class Bert:
         Neither cuts nor pads.
     positions : int
         The most tokens that the model can place.
+    width : int
+        D, the length of a hidden state and of an embedding.
     """
 
     def __init__(self, source: Source) -> None:
         settings, tensors = source.settings, source.tensors
-        D, F = settings.size("hidden_size"), settings.size("intermediate_size")
+        self.width = D = settings.size("hidden_size")
         self.folder = source.folder
         self.heads = settings.size("num_attention_heads", divides=D)
         self.positions = settings.size("max_position_embeddings")
@@ -64,26 +67,29 @@ class Bert:
         self.activation = settings.choice("hidden_act", ACTIVATIONS)
         settings.choice("position_embedding_type", {"absolute": None}, "absolute")
         tensors.below("embeddings.word_embeddings.weight")
-        take = tensors.take
+        E = self._embedding_size(settings)
         words, kinds = settings.size("vocab_size"), settings.size("type_vocab_size")
-        self._words = take("embeddings.word_embeddings.weight", (words, D))
-        self._places = take("embeddings.position_embeddings.weight", (self.positions, D))
-        self._kind = take("embeddings.token_type_embeddings.weight", (kinds, D))[0]  # one text
-        self._norm = _norm(tensors, "embeddings.LayerNorm", D, self.epsilon)
-        self._layers = [
-            _layer(tensors, f"encoder.layer.{i}", D, F, self.epsilon)
-            for i in range(settings.size("num_hidden_layers"))
-        ]
+        name = "embeddings.{}_embeddings.weight"
+        self._words = Embedding(tensors.held(name.format("word"), (words, E)))
+        self._places = tensors.take(name.format("position"), (self.positions, E))
+        self._kind = tensors.take(name.format("token_type"), (kinds, E))[0]  # one text
+        self._norm = norm(tensors, "embeddings.LayerNorm", E, self.epsilon)
+        self._layers = self._read_layers(settings, tensors)
         self.tokenizer: Tokenizer = source.tokenizer
 
-    @property
-    def width(self) -> int:
-        """D, the length of a hidden state and of an embedding."""
-        return self._words.shape[1]
+    def _embedding_size(self, settings: Settings) -> int:
+        return self.width
+
+    def _read_layers(self, settings: Settings, tensors: Tensors) -> list[Layer]:
+        F = settings.size("intermediate_size")
+        return [
+            _layer(tensors, f"encoder.layer.{i}", self.width, F, self.epsilon)
+            for i in range(settings.size("num_hidden_layers"))
+        ]
 
     def __repr__(self) -> str:
         layers = f"{len(self._layers)} layers of {self.heads} heads"
-        return f"Bert({self.folder.name}: {layers}, D {self.width})"
+        return f"{type(self).__name__}({self.folder.name}: {layers}, D {self.width})"
 
     def __call__(self, ids: Any) -> Array:
         """The last hidden state of token ids.
@@ -196,11 +202,13 @@ class Bert:
 
     @np.errstate(all="ignore")
     def _forward(self, ids: Array, attend: Attend) -> Array:
-        x = self._words[ids] + self._places[: ids.shape[-1]] + self._kind  # (…, N, D)
-        x = self._norm(x)
+        x = self._embedded(ids)  # (…, N, D)
         for layer in self._layers:
             x = self._through(layer, x, attend)
         return x
+
+    def _embedded(self, ids: Array) -> Array:
+        return self._norm(self._words(ids) + self._places[: ids.shape[-1]] + self._kind)
 
     def _through(self, layer: Layer, x: Array, attend: Attend) -> Array:
         *lead, N, D = x.shape
@@ -220,7 +228,7 @@ class Bert:
             raise ValueError(
                 f"ids must be (N,) or (B, N) with N from 1 to {self.positions}, got {ids.shape}"
             )
-        words = len(self._words)
+        words = self._words.shape[0]
         if ids.size and not (ids.min() >= 0 and ids.max() < words):
             raise ValueError(f"ids must be in [0, {words}), got {ids.min()} … {ids.max()}")
         return ids
@@ -228,24 +236,28 @@ class Bert:
 
 def _layer(tensors: Tensors, name: str, D: int, F: int, epsilon: float) -> Layer:
     return Layer(
-        qkv=_packed(tensors, f"{name}.attention.self", D),
-        attention=_linear(tensors, f"{name}.attention.output.dense", D, D),
-        attention_norm=_norm(tensors, f"{name}.attention.output.LayerNorm", D, epsilon),
-        intermediate=_linear(tensors, f"{name}.intermediate.dense", F, D),
-        output=_linear(tensors, f"{name}.output.dense", D, F),
-        output_norm=_norm(tensors, f"{name}.output.LayerNorm", D, epsilon),
+        qkv=packed(tensors, f"{name}.attention.self", D),
+        attention=linear(tensors, f"{name}.attention.output.dense", D, D),
+        attention_norm=norm(tensors, f"{name}.attention.output.LayerNorm", D, epsilon),
+        intermediate=linear(tensors, f"{name}.intermediate.dense", F, D),
+        output=linear(tensors, f"{name}.output.dense", D, F),
+        output_norm=norm(tensors, f"{name}.output.LayerNorm", D, epsilon),
     )
 
 
-def _packed(tensors: Tensors, name: str, D: int) -> Linear:
-    parts = [_linear(tensors, f"{name}.{part}", D, D) for part in ("query", "key", "value")]
+def packed(tensors: Tensors, name: str, D: int) -> Linear:
+    """Queries, keys and values (3D, D) in one product."""
+    parts = [linear(tensors, f"{name}.{part}", D, D) for part in ("query", "key", "value")]
     return Linear.stacked(*parts)
 
 
-def _linear(tensors: Tensors, name: str, out: int, into: int) -> Linear:
-    return Linear(tensors.take(f"{name}.weight", (out, into)), tensors.take(f"{name}.bias", (out,)))
+def linear(tensors: Tensors, name: str, out: int, into: int) -> Linear:
+    """A product with a bias, its weight as it came."""
+    weight = tensors.held(f"{name}.weight", (out, into))
+    return Linear(weight, tensors.take(f"{name}.bias", (out,)))
 
 
-def _norm(tensors: Tensors, name: str, D: int, epsilon: float) -> LayerNorm:
+def norm(tensors: Tensors, name: str, D: int, epsilon: float) -> LayerNorm:
+    """A layer norm with weight and bias (D,)."""
     weight, bias = (tensors.take(f"{name}.{part}", (D,)) for part in ("weight", "bias"))
     return LayerNorm(weight, bias, epsilon)
