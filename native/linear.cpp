@@ -17,7 +17,10 @@ constexpr int STEP = 32, VECTORS = STEP / L;  // depths that are read together
 constexpr int ROWS = 4;                       // of a register block
 constexpr int OUTS = VECTOR_BYTES == 64 ? 6 : 3;
 constexpr int PANEL = 8 * OUTS;     // outputs that share a reading of x; a multiple of L
-constexpr int DEPTH = 384;          // of a panel's part that stays in the first-level cache
+constexpr int TILES = 4;            // register blocks of a panel that all rows go through before the next
+constexpr int DEPTH = 384;          // of those, which then stay in the first-level cache
+constexpr int64_t CHUNK = 1 << 19;  // bytes of x that stay in the second-level cache
+constexpr int PANELS = 4;           // that a task takes, one after the other
 constexpr int64_t TOGETHER = 48;   // rows that share a panel
 constexpr int64_t FEW = 4;          // rows up to which weights are widened in registers
 constexpr int64_t PIECE = 1 << 17;  // bytes of weights that a task of few rows reads
@@ -242,7 +245,8 @@ template <int R>
 }
 
 template <int R>
-[[gnu::noinline]] void carry(const Product &p, int64_t row, int64_t begin, int64_t end, const F *panel, F *sums) {
+[[gnu::noinline]] void carry(const Product &p, int64_t row, int64_t begin, int64_t end, int tile, const F *panel,
+                             F *sums) {
     const int64_t vectors = whole(p.in), full = p.in / L;
     const float *x[R];
     for (int r = 0; r < R; r++) x[r] = p.x + (row + r) * p.in + begin * L;
@@ -256,7 +260,7 @@ template <int R>
             ends[r] = load<F>(lanes);
         }
     }
-    for (int t = 0; t < PANEL / OUTS; t++) {
+    for (int t = tile; t < tile + TILES; t++) {
         const F *w = panel + t * OUTS * vectors + begin * OUTS;
         carry_block<R>(x, w, least(end, full) - begin, sums + t * OUTS);
         if (end > full) carry_block<R>(last, w + (full - begin) * OUTS, 1, sums + t * OUTS);
@@ -268,23 +272,34 @@ void many(const Product &p, int64_t row, int64_t rows, int64_t first, int64_t n,
     const int64_t vectors = whole(p.in);
     for (int64_t begin = 0; begin < vectors; begin += DEPTH / L) {
         const int64_t end = least<int64_t>(vectors, begin + DEPTH / L);
-        int64_t r = 0;
-        for (; r + ROWS <= rows; r += ROWS) carry<ROWS>(p, row + r, begin, end, panel, sums + r * PANEL);
-        for (; r < rows; r++) carry<1>(p, row + r, begin, end, panel, sums + r * PANEL);
+        for (int t = 0; t < PANEL / OUTS; t += TILES) {
+            int64_t r = 0;
+            for (; r + ROWS <= rows; r += ROWS) carry<ROWS>(p, row + r, begin, end, t, panel, sums + r * PANEL);
+            for (; r < rows; r++) carry<1>(p, row + r, begin, end, t, panel, sums + r * PANEL);
+        }
     }
     for (int64_t r = 0; r < rows; r++) finish(p, sums + r * PANEL, row + r, first, n);
 }
 
 // --------------------------------------------------------------------------------------- items
 
-// Outputs of an item: a panel, or for few rows as many panels as make it worth a task.
+// Outputs of an item: some panels, or for few rows as many as make it worth a task.
 int64_t span(const Product &p) {
-    if (p.rows > FEW) return PANEL;
+    if (p.rows > FEW) return PANELS * PANEL;
     const int64_t panels = PIECE / (PANEL * (p.stride > 0 ? p.stride : 1));
     return PANEL * (panels > 1 ? panels : 1);
 }
 
-int64_t items(const Product &p) { return (p.out + span(p) - 1) / span(p); }
+// Rows of an item.
+int64_t chunk(const Product &p) {
+    if (p.rows <= FEW) return p.rows;
+    const int64_t parts = CHUNK / (TOGETHER * (p.in > 0 ? p.in : 1) * (int64_t)sizeof(float));
+    return TOGETHER * (parts > 1 ? parts : 1);
+}
+
+int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+int64_t items(const Product &p) { return pieces(p.out, span(p)) * pieces(p.rows, chunk(p)); }
 
 int64_t scratch(const Product &p) {
     if (p.rows <= FEW) return 0;
@@ -292,15 +307,21 @@ int64_t scratch(const Product &p) {
 }
 
 template <class Kind> void multiply_as(const Product &p, int64_t item, char *room) {
-    const int64_t begin = item * span(p), end = least(p.out, begin + span(p));
+    const int64_t spans = pieces(p.out, span(p));
+    const int64_t begin = item % spans * span(p), end = least(p.out, begin + span(p));
+    const int64_t top = item / spans * chunk(p), bottom = least(p.rows, top + chunk(p));
     if (p.rows <= FEW) {
         for (int64_t o = begin; o < end; o += PANEL) few<Kind>(p, o, least<int64_t>(PANEL, end - o));
         return;
     }
     F *panel = (F *)(((uintptr_t)room + 63) & ~(uintptr_t)63);
-    lay_out<Kind>(p, begin, end - begin, panel);
-    for (int64_t r = 0; r < p.rows; r += TOGETHER)
-        many(p, r, least(TOGETHER, p.rows - r), begin, end - begin, panel, panel + whole(p.in) * PANEL);
+    F *sums = panel + whole(p.in) * PANEL;
+    for (int64_t o = begin; o < end; o += PANEL) {
+        const int64_t n = least<int64_t>(PANEL, end - o);
+        lay_out<Kind>(p, o, n, panel);
+        for (int64_t r = top; r < bottom; r += TOGETHER)
+            many(p, r, least(TOGETHER, bottom - r), o, n, panel, sums);
+    }
 }
 
 void multiply(const Product &p, int64_t item, char *room) {
