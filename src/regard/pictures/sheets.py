@@ -209,10 +209,11 @@ def sheets_of(trace: Trace, window: tuple[int, int] | None = None) -> list[Sheet
         raise ValueError(
             f"window must be (start, stop), at most {most} of the {n} tokens, got {window!r}"
         )
-    blocks = min(n, POOLED)
+    blocks, part = min(n, POOLED), slice(start, stop)
+    masked = not causal and not all(x.visible[:, part, part].all() for x in trace.layers)
     return [
         Sheet(trace, "pooled", np.arange(blocks + 1) * n // blocks, causal),
-        Sheet(trace, "window", np.arange(start, stop + 1), causal),
+        Sheet(trace, "window", np.arange(start, stop + 1), causal, masked),
     ]
 
 

@@ -90,7 +90,7 @@ function showControls() {
     else if (input.dataset.setting !== 'links') input.value = value;
   }
   const sheet = sheetNow();
-  disable('kind', !sheet.contributions, 'this trace has weights alone');
+  disable('kind', !sheet.contributions, 'the norms that contributions need are not known here');
   disable('special', !sheet.special.some(Boolean), 'no token here is special');
   disable('first', !sheet.first, 'the first token has no row of its own here');
   disable('words', !sheet.words.some((word, i) => i && word === sheet.words[i - 1]), 'no word here has several pieces');
