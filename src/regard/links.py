@@ -58,22 +58,31 @@ class Links:
         """
         if n < 1:
             raise ValueError(f"n must be 1 or more, got {n}")
-        every, found = np.arange(len(self.tokens)), []
+        found: list[tuple[float, int, int, int, int]] = []
         for layer, attended in enumerate(self.layers):
             for head in range(attended.weights.shape[0]):
-                for start in range(0, len(every), ROWS):
-                    rows = every[start : start + ROWS]
-                    left_out = (rows[:, None] == every) & (not self_links)
-                    if not special:
-                        left_out |= self.special | self.special[rows, None]
-                    weights = np.where(left_out, -1, attended._weights_of((head,), rows, every))
-                    best = np.argpartition(weights, -min(n, weights.size), axis=None)[-n:]
-                    for i, j in zip(*np.unravel_index(best, weights.shape), strict=True):
-                        if not left_out[i, j]:
-                            place = (layer, head, (start + i,), (j,))
-                            found.append((float(weights[i, j]), *place))
+                found += (
+                    (weight, layer, head, i, j)
+                    for weight, i, j in self._strongest_of(attended, head, n, special, self_links)
+                )
                 found = nlargest(n, found, key=itemgetter(0))
-        return [self._link(*link) for link in found]
+        return [self._link(weight, la, h, (i,), (j,)) for weight, la, h, i, j in found]
+
+    def _strongest_of(
+        self, attended: AttentionMap, head: int, n: int, special: bool, self_links: bool
+    ) -> Iterator[tuple[float, int, int]]:
+        """The n largest of each block of rows of a head: (weight, query, key)."""
+        every = np.arange(len(self.tokens))
+        for start in range(0, len(every), ROWS):
+            rows = every[start : start + ROWS]
+            left_out = (rows[:, None] == every) & (not self_links)
+            if not special:
+                left_out |= self.special | self.special[rows, None]
+            weights = np.where(left_out, -1, attended._weights_of((head,), rows, every))
+            best = np.argpartition(weights, -min(n, weights.size), axis=None)[-n:]
+            for i, j in zip(*np.unravel_index(best, weights.shape), strict=True):
+                if not left_out[i, j]:
+                    yield float(weights[i, j]), start + int(i), int(j)
 
     def find(self, a: str | int, b: str | int) -> list[Link]:
         """All heads, ranked by the weight from `a` to `b`, the largest first.
