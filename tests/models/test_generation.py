@@ -195,3 +195,20 @@ def test_a_template_has_what_its_makers_count_on(model):
     template = "{{ bos_token }}{% for m in messages %}{% if loop.first %}{{ m.content | trim }}{% break %}{% endif %}{% endfor %}{{ [1] | tojson }}{{ strftime_now('%Y')[:2] }}"
     said = model.manner._replace(template=template).prompt([{"role": "user", "content": " a "}] * 2)
     assert said == "<|start|>a[1]20"
+
+
+def test_looking_with_a_head_off_and_over_texts(model):
+    text = "the law is the law"
+    plain = model.look(text)
+    trace = model.look(text, without=[(0, 3)])
+    W = plain.layers[1].weights[2]
+    assert trace.contribution(0).shape == (4, len(trace), len(trace))
+    assert not trace.contribution(0)[3].any()
+    assert plain.contribution(0)[3].any()
+    np.testing.assert_array_equal(trace.plain.layers[1].weights[2], W)
+    assert np.abs(trace.layers[1].weights[2] - W).max() > 1e-4
+    assert (trace.token_changes() > 0).all()
+    averages = model.look([text, "the law"])
+    assert (averages.texts, averages.tokens) == (2, len(plain) + len(model.look("the law")))
+    with pytest.raises(ValueError, match="layers 0 to 1 and heads 0 to 3"):
+        model.look(text, without=[(2, 0)])
