@@ -87,14 +87,18 @@ def test_contribution_is_weight_times_norm(trace):
 def test_a_model_keeps_the_norms_of_what_it_moves(tiny):
     trace = tiny.look("the law is just")
     text = tiny.tokenizer.encode("the law is just")
-    layer = tiny._layers[0]
-    x = tiny._words[text.ids] + tiny._places[: len(trace)] + tiny._kind
-    x = tiny._norm(x)
-    D = x.shape[-1]
-    value = layer.qkv(x)[:, 2 * D :].reshape(len(trace), 3, 4)
-    for h in range(3):
-        through = value[:, h] @ layer.attention.wide()[:, h * 4 : (h + 1) * 4].T
-        assert_close(trace.moved[0][h], np.linalg.norm(through, axis=-1), 1e-5)
+    values = []
+
+    def attend(q, k, v):
+        values.append(v)
+        return regard.attention(q, k, v)
+
+    tiny._forward(np.array(text.ids), attend)
+    for layer, value in enumerate(values):
+        projection = tiny._layers[layer].attention.wide()
+        for h in range(3):
+            through = value[h] @ projection[:, h * 4 : (h + 1) * 4].T
+            assert_close(trace.moved[layer][h], np.linalg.norm(through, axis=-1), 1e-5)
     assert_close(trace.hidden, tiny(np.array(text.ids)), 1e-5)
 
 
