@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -68,8 +69,7 @@ def measure(browser: Any, path: Path) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    from playwright.sync_api import sync_playwright
-
+    sync_playwright = import_module("playwright.sync_api").sync_playwright
     program = shutil.which("chromium") or sys.exit("there is no chromium")
     with sync_playwright() as driver, tempfile.TemporaryDirectory() as folder:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
