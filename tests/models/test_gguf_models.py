@@ -146,7 +146,7 @@ def test_gpt2(tmp_path):
         (dict(add_vocab_size=263), r"tensor token_embd.weight must be \(263, 32\), got \(264, 32\)"),
         (dict(add_tokenizer_model="llama"), "tokenizer.ggml.model must be gpt2, got 'llama'"),
         (dict(add_tokenizer_pre="new"), "tokenizer.ggml.pre must be .* got 'new'"),
-        (dict(add_token_list=[*TOKENS[:-1], "t"]), "must join two tokens to one, got 'Ġ law'"),
+        (dict(add_token_list=[*TOKENS[:-1], "tt"]), "must join two tokens to one, got 'Ġ law'"),
         (dict(add_token_list=[*TOKENS, "t"]), "tokenizer.ggml.tokens must differ"),
         (dict(add_token_types=[1]), "tokenizer.ggml.token_type must hold one for each token"),
         (dict(add_token_merges=["t h e"]), r"merges\[0\] must join two tokens to one, got 't h e'"),

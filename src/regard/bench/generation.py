@@ -52,7 +52,9 @@ class Peer:
 
     def write(self, token: int) -> list[int]:
         """Greedy tokens after a first, from the prompt's cache."""
-        self.cache.crop(len(self.ids))
+        more = self.cache.get_seq_length() - len(self.ids)
+        if more:
+            self.cache.crop(-more)
         written = [token]
         with self.torch.inference_mode():
             while len(written) < TOKENS:

@@ -42,10 +42,10 @@ def tokenizer_of(file: Path, metadata: dict[str, Any]) -> Tokenizer:
     _among(file, metadata, "tokenizer.ggml.model", {"gpt2"})
     pre = _among(file, metadata, "tokenizer.ggml.pre", set(SPLITS))
     tokens = _strings(file, metadata, "tokenizer.ggml.tokens")
-    merges = _merges(file, metadata, tokens)
     vocabulary = {token: i for i, token in enumerate(tokens)}
     if len(vocabulary) != len(tokens):
         raise ValueError(f"{file}: tokenizer.ggml.tokens must differ, got some twice")
+    merges = _merges(file, metadata, tokens, vocabulary)
     try:
         tokenizer = _bpe(vocabulary, merges, pre)
         _mark(file, metadata, tokenizer, tokens)
@@ -114,15 +114,16 @@ def _strings(file: Path, metadata: dict[str, Any], field: str) -> list[str]:
     return strings
 
 
-def _merges(file: Path, metadata: dict[str, Any], tokens: list[str]) -> list[tuple[str, str]]:
-    field = "tokenizer.ggml.merges"
-    own = {token: token for token in tokens}  # one string for each: there are very many
-    merges = []
+def _merges(
+    file: Path, metadata: dict[str, Any], tokens: list[str], known: dict[str, int]
+) -> list[tuple[str, str]]:
+    """Pairs of the tokens themselves, not of copies: there are very many."""
+    field, merges = "tokenizer.ggml.merges", []
     for i, merge in enumerate(_strings(file, metadata, field)):
         left, _, right = merge.partition(" ")
-        if not (left in own and right in own and left + right in own):
+        if not (left in known and right in known and left + right in known):
             raise ValueError(f"{file}: {field}[{i}] must join two tokens to one, got {merge!r:.80}")
-        merges.append((own[left], own[right]))
+        merges.append((tokens[known[left]], tokens[known[right]]))
     return merges
 
 
