@@ -164,9 +164,10 @@ MISTAKES = [
     ("tiling", "maximum not carried", tiling, "step", maximum_of_the_tile_alone),
     ("tiling", "holds the whole matrix", tiling, "by_tiles", held_by_the_matrix),
     ("kv-cache", "cache off by one", kv_cache, "attend_new",
-     lambda q, k, v, past: regard.attention(q, k, v, causal=True, align=past - 1)),
+     lambda q, cache, at: regard.attention(q, cache.key, cache.value, causal=True, align=at - 1)),
     ("kv-cache", "the newest key is not kept", kv_cache, "attend_new",
-     lambda q, k, v, past: regard.attention(q, k[:, :max(past, 1)], v[:, :max(past, 1)])),
+     lambda q, cache, at: regard.attention(q, cache.key[:, :max(at, 1)],
+                                           cache.value[:, :max(at, 1)])),
 ]  # fmt: skip
 
 

@@ -45,21 +45,20 @@ def toy(seed: int) -> Toy:
                *(rng.standard_normal((D, D)) / np.sqrt(D) for _ in range(4)))  # fmt: skip
 
 
-def attend_new(q: Array, k: Array, v: Array, past: int) -> Array:
-    """One new query at position `past` over everything that is kept."""
-    return regard.attention(q, k, v, causal=True, align=past)
+def attend_new(q: Array, cache: regard.KVCache, at: int) -> Array:
+    """New queries, the first at position `at`, over everything that is kept."""
+    return regard.attention(q, cache.key, cache.value, causal=True, align=at)
 
 
 def generate_with_cache(model: Toy, N: int) -> tuple[list[int], Array, int]:
     """Words, the attention's output at each step, and how many tokens went through projections."""
     words, outputs, projected = [0], [], 0
-    k = v = np.empty((H, 0, HS))
-    for past in range(N):
+    cache = regard.KVCache()
+    for _ in range(N):
         x = model.words[words[-1:]]  # (1, D): the new token alone
-        k = np.concatenate([k, model.project(x, model.Wk)], axis=1)
-        v = np.concatenate([v, model.project(x, model.Wv)], axis=1)
+        at = cache.append(model.project(x, model.Wk), model.project(x, model.Wv))
         projected += len(x)
-        heads = attend_new(model.project(x, model.Wq), k, v, past)  # (H, 1, HS)
+        heads = attend_new(model.project(x, model.Wq), cache, at)  # (H, 1, HS)
         outputs.append(heads[:, -1])
         words.append(model.next_word(heads))
     return words, np.array(outputs), projected
