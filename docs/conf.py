@@ -65,7 +65,17 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
 }
-ALONE = ("start", "ladder", "semantics", "articles", "pictures", "performance", "design", "kernel")
+ALONE = (
+    "start",
+    "ladder",
+    "semantics",
+    "articles",
+    "ideas",
+    "pictures",
+    "performance",
+    "design",
+    "kernel",
+)
 html_sidebars = {page: [] for page in (*ALONE, "contributing")}
 templates_path = ["_templates"]
 

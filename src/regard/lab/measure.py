@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 ROUNDS = 5
-SPELL = 2.0  # seconds
+SPELL = 1.0  # seconds
 
 
 def medians(functions: Mapping[str, Callable[[], object]]) -> dict[str, float]:
