@@ -52,7 +52,7 @@ function measureStage() {
   const above = box.getBoundingClientRect().top + window.scrollY;
   const high = Math.max(window.innerHeight - above - 2 * rem(), 0.76 * window.innerHeight) - stage.top;
   const fit = Math.min(room / n, high / n, LARGEST_CELL * rem());
-  stage.cell = whole(fit * 1.3 ** settings.zoom);
+  stage.cell = whole(fit * 1.3 ** (printing ? 0 : settings.zoom));
   const side = stage.cell * n;
   byId('stage-spacer').style.width = `${stage.left + side + 1}px`;
   byId('stage-spacer').style.height = `${stage.top + side + 1}px`;
