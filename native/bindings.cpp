@@ -111,6 +111,9 @@ regard::Ran compute(const Kernels &kernels, const Call &call, int64_t threads) {
 }
 
 // Its methods lock it until they have copied what they need, also where Python has no lock itself.
+// Whether products of sizes, which views of no memory can have, stay within 64 bits.
+bool fits_scratch(const Call &c) { return c.D <= int64_t(1) << 40 && c.Dv <= int64_t(1) << 40; }
+
 class NativeCall {
   public:
     NativeCall(const std::string &set, Given query, Given key, Given value, int query_type, int key_type,
@@ -126,6 +129,7 @@ class NativeCall {
         c.H = query.shape(c.axes), c.Hkv = key.shape(c.axes);
         c.Nq = query.shape(c.axes + 1), c.Nk = key.shape(c.axes + 1);
         c.D = query.shape(c.axes + 2), c.Dv = value.shape(c.axes + 2);
+        if (!fits_scratch(c)) throw nb::value_error("a head size of more than 2**40 has no room in memory");
         c.query = array_of(query, type_of(query_type), c.axes);
         c.key = array_of(key, type_of(key_type), c.axes);
         c.value = array_of(value, type_of(key_type), c.axes);
@@ -231,7 +235,7 @@ bool plain(Given output, Given query, Given key, Given value, bool causal, nb::c
     c.Nq = query.shape(n - 2), c.Nk = key.shape(n - 2), c.D = query.shape(n - 1), c.Dv = value.shape(n - 1);
     const bool fits = (int64_t)key.shape(n - 1) == c.D && (int64_t)value.shape(n - 2) == c.Nk && c.H % c.Hkv == 0 &&
                       (axes < 0 || (int64_t)value.shape(axes) == c.Hkv) && (int64_t)output.shape(n - 1) == c.Dv;
-    if (!fits || (causal && c.Nq != c.Nk)) return false;
+    if (!fits || !fits_scratch(c) || (causal && c.Nq != c.Nk)) return false;
     const Type type = query.itemsize() == 2 ? Type::f16 : query.itemsize() == 4 ? Type::f32 : Type::f64;
     c.query = plain_array(query, type, axes), c.key = plain_array(key, type, axes);
     c.value = plain_array(value, type, axes), c.output = plain_array(output, type, axes);

@@ -25,7 +25,7 @@ Ran execute(const Kernels &kernels, Call c, int64_t threads, std::atomic<bool> &
     const int64_t items = kernels.items(c), segments = (c.Nk + SEGMENT - 1) / SEGMENT;
     int64_t sums = kernels.partial(c);  // bytes of one item over one segment
     Ran ran;
-    ran.split = segments > 1 && items < threads && sums * items * segments < MOST_SUMS;
+    ran.split = segments > 1 && items < threads && (double)sums * items * segments < MOST_SUMS;
     if (!ran.split) sums = 0;
     ran.tasks = ran.split ? items * segments : items;
     threads = std::min(threads, ran.tasks);

@@ -89,9 +89,9 @@ template <class T> inline T read(const char *p, Type type) {
 
 // A bias or sink in T: a finite one stays finite.
 template <class T> inline T saturated(double x) {
-    const double limit = sizeof(T) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308;
-    if (__builtin_isinf(x) || x != x) return (T)x;
-    return (T)(x > limit ? limit : x < -limit ? -limit : x);
+    constexpr double limit = sizeof(T) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308;
+    constexpr double infinite = __builtin_inf();
+    return (T)(x > limit && x < infinite ? limit : x < -limit && x > -infinite ? -limit : x);
 }
 
 template <class T> inline void write(char *p, Type type, T x) {

@@ -178,12 +178,10 @@ template <class T> void bend(const Call &c, T *s, int64_t n) {
 
 // alibi's bias of one lane: -slope · distance, worked out in double.
 template <class T> void alibi_of(const Call &c, const Block<T> &k, int i, Keys keys, T *to) {
-    constexpr double limit = sizeof(T) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308;
     const double slope = c.slopes[k.head[i]];
     const int64_t position = peek<int64_t>(c.at(c.start, k.b, 0)) + k.index[i], ahead = position - keys.j0;
     const auto bias = [&](auto distance) {
-        const double x = slope * (double)(distance < 0 ? -distance : distance);
-        return (T)(x > limit && x < __builtin_inf() ? -limit : -x);
+        return saturated<T>(-slope * (double)(distance < 0 ? -distance : distance));
     };
     if (!keys.list && ahead < INT32_MAX && ahead > INT32_MIN + TILE)
         for (int32_t j = 0; j < (int32_t)keys.n; j++) to[j] = bias((int32_t)ahead - j);
@@ -218,6 +216,7 @@ void addends_of(const Call &c, const Block<T> &k, int i, Keys keys, const char *
 
 // Asks for the numbers of a lane that the next tile will read: rows lie far apart, and no prefetcher knows.
 inline void ask_for_next(const Array &a, const char *row, Keys keys) {
+    if (!dense(a)) return;
     const char *next = row + (keys.j0 + keys.n) * a.column;
     for (int64_t byte = 0; byte < TILE * a.column; byte += 64) __builtin_prefetch(next + byte);
 }

@@ -41,7 +41,7 @@ MISTAKES = {
     "reading.hpp": [
         ("float16: rounded down, not to nearest even", "(bits - 0x38000000 + 0xfff + odd)", "(bits - 0x38000000)"),
         ("bfloat16: rounded down, not to nearest even", "(bits + 0x7fff + ((bits >> 16) & 1))", "bits"),
-        ("bias: a finite one may become infinite", "return (T)(x > limit ? limit : x < -limit ? -limit : x);", "return (T)x;"),
+        ("bias: a finite one may become infinite", "return (T)(x > limit && x < infinite ? limit : x < -limit && x > -infinite ? -limit : x);", "return (T)x;"),
         ("rows: a packed key is the one before", "(list ? list[j] : first + j) * a.row, columns, packed", "(list ? list[j] : first + (j ? j - 1 : 0)) * a.row, columns, packed"),
     ],
     "scores.hpp": [
@@ -53,7 +53,7 @@ MISTAKES = {
         ("blocks: the last one computes the first again", "of_size<REACH>(n - i - first, i + first, f);", "of_size<REACH>(n - i - first, i, f);"),
         ("softcap: without the multiplication", "cap * tanh_(load<Vec<T>>(s + i) / cap)", "tanh_(load<Vec<T>>(s + i) / cap)"),
         ("scale: base 2 without log2(e)", "(T)(c.scale * LOG2E)", "(T)c.scale"),
-        ("alibi: with its sign flipped", "x < __builtin_inf() ? -limit : -x);", "x < __builtin_inf() ? limit : x);"),
+        ("alibi: with its sign flipped", "return saturated<T>(-slope * (double)", "return saturated<T>(slope * (double)"),
         ("mask: inverted on a short last tile", "if (!row[keys[j] * c.mask.column]) to[j]", "if ((row[keys[j] * c.mask.column] != 0) == (keys.n < TILE)) to[j]"),
         ("mask: a listed key's is that of its place in the list", "row[keys[j] * c.mask.column]", "row[j * c.mask.column]"),
         ("bias: -inf does not hide a NaN score", "return x == -infinity<T>() ? x : score + x;", "return score + x;"),
@@ -100,7 +100,7 @@ MISTAKES = {
     ],
     "engines/native.py": [
         ("lse: in base 2", "(1 if natural else np.log(2))", "1"),
-        ("units: base 2 where something natural is added", "p.bias is not None or p.alibi", "p.alibi"),
+        ("units: base 2 where something natural is added", "added = (p.bias, p.alibi,", "added = (p.alibi,"),
     ],
     "arithmetic.hpp": [
         ("rounding: left as the thread was told", "_mm_setcsr(0x1f80);", ""),

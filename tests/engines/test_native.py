@@ -180,3 +180,46 @@ def test_native_is_the_best_set_and_is_never_fallen_back_from():
     assert regard.explain(many, many, many).engine in ("reference", "tiled")
     with pytest.raises(ValueError, match="takes at most 8 axes before the heads"):
         regard.attention(many, many, many, engine="native")
+
+
+# --------------------------------------------------------------------------- what a review found
+
+
+@each_set
+def test_head_sizes_that_no_memory_has_are_refused(engine):
+    for D in (2**41, 2**56, 2**57):
+        q = np.broadcast_to(np.float32(0), (1, D))
+        with pytest.raises(ValueError, match="head size"):
+            regard.attention(q, q, np.zeros((1, 1), np.float32), engine=engine)
+    with pytest.raises(ValueError, match="head size"):
+        regard.attention(q, q, np.zeros((1, 1), np.float32))
+
+
+@each_set
+def test_slopes_and_sinks_of_any_size_stay_finite_and_with_their_head(engine):
+    q = np.ones((1, 3, 2), np.float32)
+    bias = regard.biases.alibi(np.array([-1e300]))
+    expected = regard.attention(q, q, q, bias=bias, engine="reference")
+    np.testing.assert_allclose(regard.attention(q, q, q, bias=bias, engine=engine), expected)
+    q, k, v = draw_call(8, lead=(), H=2, Nq=5, Nk=7, D=8, Dv=8, dtype=np.float32)
+    both = regard.attention(q, k, v, sinks=np.array([3e38, 0.5]), engine=engine)
+    alone = regard.attention(q[1:], k[1:], v[1:], sinks=np.array([0.5]), engine=engine)
+    np.testing.assert_array_equal(both[1:], alone)
+
+
+@each_set
+def test_masks_and_biases_of_any_strides_have_the_same_bits(engine):
+    q, k, v = draw_call(9, lead=(), H=2, Nq=37, Nk=263, D=8, Dv=8, dtype=np.float32)
+    rng = np.random.default_rng(10)
+    bias, mask = rng.standard_normal((37, 263)), rng.random((37, 263)) < 0.5
+    expected = regard.attention(q, k, v, bias=bias, mask=mask, engine=engine)
+    bias, mask = (np.asfortranarray(x) for x in (bias, mask))
+    actual = regard.attention(q, k, v, bias=bias, mask=mask, engine=engine)
+    np.testing.assert_array_equal(actual, expected)
+
+
+def test_the_wrong_shapes_of_a_plain_call_are_named_before_memory_is_asked_for():
+    x = np.zeros((3_000_000, 2), np.float32)
+    transposed = np.broadcast_to(np.float32(0), (2, 3_000_000))
+    with pytest.raises(ValueError, match="same number of tokens"):
+        regard.attention(x, x, transposed)

@@ -78,7 +78,9 @@ def plain(query: Any, key: Any, value: Any, causal: Any) -> Array | None:
     if not (SETS and type(query) is type(key) is type(value) is np.ndarray):
         return None
     dtype = query.dtype
-    if dtype not in PLAIN or key.dtype is not dtype or value.dtype is not dtype or value.ndim < 2:
+    if dtype not in PLAIN or key.dtype is not dtype or value.dtype is not dtype:
+        return None
+    if not query.ndim == key.ndim == value.ndim > 1 or key.shape[-2] != value.shape[-2]:
         return None
     output = np.empty((*query.shape[:-1], value.shape[-1]), dtype)
     try:
@@ -113,11 +115,9 @@ def call_of(problem: Problem, name: str) -> Any:
 
 def _natural(p: Problem) -> bool:
     """Whether scores stay in natural units: what is added to them is, or base 2 has no room."""
-    if p.bias is not None or p.alibi is not None or p.softcap is not None:
-        return True
+    added = (p.bias, p.alibi, p.softcap, p.sinks)
     room = float(np.finfo(p.dtype).max) / 1.5  # log2(e) is less
-    sinks = np.zeros(0) if p.sinks is None else p.sinks
-    return abs(p.scale) > room or bool(np.any(np.isfinite(sinks) & (abs(sinks) > room)))
+    return any(x is not None for x in added) or abs(p.scale) > room
 
 
 @np.errstate(all="ignore")
