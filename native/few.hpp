@@ -1,6 +1,6 @@
 // Few queries against many keys, at the speed of memory: decoding.
 //
-// Lanes run along keys for the scores (squares of keys × depth are transposed in registers) and along
+// Lanes run along keys for the scores (parts of keys × depth are transposed in registers) and along
 // columns for the output, so that each key and value is read once, from end to end, while the next are
 // asked for. Each sum has the order of the block's, so the bits are the same.
 #pragma once
@@ -41,6 +41,7 @@ template <class T> struct Strip {  // what the few keep beside their block, lane
 // Scores of Q queries from lane i on, B vectors of keys at a time.
 template <class T, class X, int Q, int B>
 void score_lanes(const Call &c, const Block<T> &k, int i, const Stream &keys) {
+    constexpr int P = 16 / sizeof(T);  // depths that are transposed together
     const int64_t ahead = AHEAD / (c.D * (int64_t)sizeof(X)) / (B * W<T>) * B * W<T> + B * W<T>;
     for (int64_t j = 0; j < keys.n; j += B * W<T>) {
         const X *row[B * W<T>], *soon[B * W<T>];
@@ -50,19 +51,20 @@ void score_lanes(const Call &c, const Block<T> &k, int i, const Stream &keys) {
         }
         Vec<T> acc[B][Q] = {};
         int64_t d = 0;
-        for (; d + W<T> <= c.D; d += W<T>) {
+        for (; d + P <= c.D; d += P) {
             if (d * (int64_t)sizeof(X) % 64 == 0)
                 for (int w = 0; w < B * W<T>; w++) __builtin_prefetch(soon[w] + d, 0, 2);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int b = 0; b < B; b++) {
-                Vec<T> x[W<T>];
-                for (int w = 0; w < W<T>; w++) x[w] = wide(row[b * W<T> + w] + d);
-                transpose<T>(x);
-#pragma GCC unroll 16
-                for (int w = 0; w < W<T>; w++)
+                Vec<T> x[P];
+#pragma GCC unroll 4
+                for (int p = 0; p < P; p++) x[p] = wide_parts<T>(row + b * W<T> + p, P, d);
+                transpose_parts<T>(x);
+#pragma GCC unroll 4
+                for (int p = 0; p < P; p++)
 #pragma GCC unroll 4
                     for (int q = 0; q < Q; q++)
-                        acc[b][q] = fma(x[w], spread<Vec<T>>(k.q[(d + w) * k.L + i + q]), acc[b][q]);
+                        acc[b][q] = fma(x[p], spread<Vec<T>>(k.q[(d + p) * k.L + i + q]), acc[b][q]);
             }
         }
         for (; d < c.D; d++)
@@ -169,7 +171,7 @@ template <class T, class X>
 void few_through_tile(const Call &c, const Units<T> &units, Block<T> &k, const Strip<T> &strip, Keys keys,
                       const Stream &key_rows, const Stream &value_rows) {
     if (adds(c) && !addends(c, k, keys)) return;
-    by_lanes(k.n, [&]<int Q>(int i) { score_lanes<T, X, Q, (Q == 1 ? 2 : 1)>(c, k, i, key_rows); });
+    by_lanes(k.n, [&]<int Q>(int i) { score_lanes<T, X, Q, 4 / Q>(c, k, i, key_rows); });
     decorate_lanes(c, k, keys);
     Vec<T> carry[V];
     exponentials_of_lanes(units, k, keys.n, carry);

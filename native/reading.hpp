@@ -119,7 +119,8 @@ inline float widen(Half x) { return widen_f16(x.bits); }
 inline float widen(Brain x) { return widen_bf16(x.bits); }
 
 // A vector of numbers that lie side by side.
-template <class T> inline Vec<T> wide(const T *p) { return load<Vec<T>>(p); }
+inline Vec<float> wide(const float *p) { return load<Vec<float>>(p); }
+inline Vec<double> wide(const double *p) { return load<Vec<double>>(p); }
 inline Vec<float> wide(const Half *p) {
 #if defined(__AVX512F__)
     return (Vec<float>)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
@@ -154,6 +155,29 @@ inline auto set_bytes(const char *p, double) {
     for (int i = 0; i < W<double>; i++) x[i] = (uint8_t)p[i];
     return x != LongWords{};
 }
+// Numbers that lie apart, as many to each part of 16 bytes of a vector of T: part n has those at row[n · by].
+template <class T, class X> [[gnu::always_inline]] inline Vec<T> wide_parts(const X *const *row, int by, int64_t d) {
+    constexpr int P = 16 / sizeof(T), parts = W<T> / P;
+    X numbers[W<T>];
+#pragma GCC unroll 4
+    for (int n = 0; n < parts; n++) std::memcpy(numbers + n * P, row[n * by] + d, P * sizeof(X));
+    return wide(numbers);
+}
+#if defined(__AVX2__) && !defined(__AVX512F__)
+template <> inline Vec<float> wide_parts<float, float>(const float *const *row, int by, int64_t d) {
+    const __m256 low = _mm256_castps128_ps256(_mm_loadu_ps(row[0] + d));
+    return (Vec<float>)_mm256_insertf128_ps(low, _mm_loadu_ps(row[by] + d), 1);
+}
+inline __m128i halves(const void *a, const void *b) {  // 8 bytes of each
+    return _mm_castpd_si128(_mm_loadh_pd(_mm_load_sd((const double *)a), (const double *)b));
+}
+template <> inline Vec<float> wide_parts<float, Half>(const Half *const *row, int by, int64_t d) {
+    return (Vec<float>)_mm256_cvtph_ps(halves(row[0] + d, row[by] + d));
+}
+template <> inline Vec<float> wide_parts<float, Brain>(const Brain *const *row, int by, int64_t d) {
+    return (Vec<float>)_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves(row[0] + d, row[by] + d)), 16);
+}
+#endif
 // The first n < W numbers of one, the others 0.
 template <class T, class X> inline Vec<T> wide(const X *p, int64_t n) {
     Vec<T> x{};

@@ -40,23 +40,29 @@ template <class V, class F, size_t... I>
     return __builtin_shufflevector(a, b, f((int)I)...);
 }
 
-// A square of W × W numbers, a row in each vector, becomes its transpose: first within each part of 16
-// bytes, which every set can do in one instruction a vector, then part by part.
+// Squares within each part of 16 bytes, which every set transposes by one instruction a vector and step:
+// lane l of part n of a[i] and lane i of part n of a[l] change places.
+template <class T, int P = 16 / sizeof(T)> [[gnu::always_inline]] inline void transpose_parts(Vec<T> *a) {
+    constexpr int W = Vectors<T>::lanes;
+    constexpr auto all = std::make_index_sequence<W>();
+    for (int step = 1; step < P; step *= 2) {  // rows i and i + P/2 are interleaved
+        Vec<T> b[P];
+#pragma GCC unroll 2
+        for (int r = 0; r < P / 2; r++) {
+            const Vec<T> x = a[r], y = a[r + P / 2];
+            b[2 * r] = pick(x, y, [](int l) { return l / P * P + l % P / 2 + l % 2 * W; }, all);
+            b[2 * r + 1] = pick(x, y, [](int l) { return l / P * P + P / 2 + l % P / 2 + l % 2 * W; }, all);
+        }
+        for (int i = 0; i < P; i++) a[i] = b[i];
+    }
+}
+
+// A square of W × W numbers, a row in each vector, becomes its transpose: within parts, then part by part.
 template <class T> [[gnu::always_inline]] inline void transpose(Vec<T> (&a)[Vectors<T>::lanes]) {
     constexpr int W = Vectors<T>::lanes, P = 16 / sizeof(T);
-    constexpr auto all = std::make_index_sequence<W>();
-    for (int step = 1; step < P; step *= 2) {  // rows i and i + P/2 of each P are interleaved
-        Vec<T> b[W];
-#pragma GCC unroll 16
-        for (int i = 0; i < W; i += P)
-#pragma GCC unroll 2
-            for (int r = 0; r < P / 2; r++) {
-                const Vec<T> x = a[i + r], y = a[i + r + P / 2];
-                b[i + 2 * r] = pick(x, y, [](int l) { return l / P * P + l % P / 2 + l % 2 * W; }, all);
-                b[i + 2 * r + 1] = pick(x, y, [](int l) { return l / P * P + P / 2 + l % P / 2 + l % 2 * W; }, all);
-            }
-        for (int i = 0; i < W; i++) a[i] = b[i];
-    }
+    [[maybe_unused]] constexpr auto all = std::make_index_sequence<W>();
+#pragma GCC unroll 4
+    for (int i = 0; i < W; i += P) transpose_parts<T>(a + i);
     if constexpr (W == 2 * P) {
 #pragma GCC unroll 4
         for (int r = 0; r < P; r++) {
