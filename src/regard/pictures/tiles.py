@@ -20,7 +20,7 @@ from .palette import Theme
 
 __all__ = ["mask"]
 
-LEGEND = 0.2  # inches: what the legend below takes more than the labels at the side
+LEGEND = 0.35  # inches: what the legend below takes more than the labels at the side
 MOST_PAIRS = 512  # queries or keys up to which edge tiles show their pairs
 SKIPPED, HIDDEN, SEEN, BARE = range(4)  # of a pair: its tile's kind; HIDDEN, SEEN in edge tiles
 
@@ -212,7 +212,7 @@ def _count(drawn: Figure, kinds: Array, pairs: bool, theme: Theme) -> None:
     if pairs and (kinds == SEEN).any():
         patches.append(Patch(facecolor=colour[HIDDEN], label="hidden in an edge"))
     drawn.legend(
-        handles=patches, loc="outside lower center", ncols=4 if drawn.get_figwidth() >= 5 else 2,
+        handles=patches, loc="outside lower center", ncols=4 if drawn.get_figwidth() >= 5.6 else 2,
         frameon=False, fontsize=8, labelcolor=theme.ink, handlelength=1.4, columnspacing=1.2,
         borderpad=0,
     )  # fmt: skip
