@@ -64,7 +64,7 @@ MISTAKES = {
         ("reference: softcap without the multiplication", "cap * np.tanh(scores / cap)", "np.tanh(scores / cap)"),
         ("reference: bias before softcap", "scores = cap * np.tanh(scores / cap)",
          "b = _bias_of_each_pair(bias, *_positions(align, Nq, Nk, causal, mask, bias), dtype)\n"
-         "            scores = cap * np.tanh((scores + b) / cap) - b"),
+         "        scores = cap * np.tanh((scores + b) / cap) - b"),
         ("reference: bias added twice", "scores = scores + added", "scores = scores + 2 * added"),
         ("reference: a bias of -inf does not hide a NaN score", " & (added != -np.inf)", ""),
         ("reference: a score of -inf does not hide", "(scores != -np.inf) & (added != -np.inf)", "np.broadcast_to(added != -np.inf, scores.shape).copy()"),
