@@ -96,6 +96,7 @@ def wait_for_ctrl_c(call: str, after: float) -> float:
         run_python(f"""
             import signal, threading, time
             import numpy as np, regard
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
             sent = []
             def interrupt():
                 sent.append(time.perf_counter())
