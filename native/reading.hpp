@@ -169,7 +169,9 @@ template <> inline Vec<float> wide_parts<float, float>(const float *const *row, 
     return (Vec<float>)_mm256_insertf128_ps(low, _mm_loadu_ps(row[by] + d), 1);
 }
 inline __m128i halves(const void *a, const void *b) {  // 8 bytes of each
-    return _mm_castpd_si128(_mm_loadh_pd(_mm_load_sd((const double *)a), (const double *)b));
+    int64_t low, high;
+    std::memcpy(&low, a, 8), std::memcpy(&high, b, 8);
+    return _mm_set_epi64x(high, low);
 }
 template <> inline Vec<float> wide_parts<float, Half>(const Half *const *row, int by, int64_t d) {
     return (Vec<float>)_mm256_cvtph_ps(halves(row[0] + d, row[by] + d));
