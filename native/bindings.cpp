@@ -142,7 +142,7 @@ class NativeCall {
         c.scale = scale, c.softcap = softcap, c.natural = natural;
     }
 
-    // Computes all; returns (threads that took part, tasks, whether segments were split, whether queries
+    // Computes all; returns (threads that it had, tasks, whether segments were split, whether queries
     // were few, whether an output is not finite).
     nb::tuple run(Given output, Given maximum, Given reciprocal, int64_t threads) {
         call_.maximum = const_cast<void *>(maximum.data());

@@ -8,7 +8,7 @@
 namespace regard {
 
 struct Ran {
-    int threads = 0;  // that took part
+    int threads = 0;  // that it had: the late may have found nothing left
     int64_t tasks = 0;
     bool split = false;    // whether segments of one head were computed side by side
     bool strange = false;  // whether an output is not finite
