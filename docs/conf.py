@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from nbformat import v4, write
 from sphinx_gallery.scrapers import figure_rst
 
 import regard
@@ -73,6 +74,7 @@ ALONE = (
     "ideas",
     "pictures",
     "performance",
+    "RESULTS",
     "design",
     "kernel",
 )
@@ -107,20 +109,24 @@ sphinx_gallery_conf = {
 }
 
 
-def write_notebooks(app):
-    """The exercises and their solutions as notebooks to download."""
-    from nbformat import v4, write
+def notebook(name):
+    """The exercises, or their solutions, as a notebook."""
+    text = (HERE / "teachers" / f"{name}.md").read_text(encoding="utf-8")
+    text = re.sub(r" As a notebook: .*", "", text.split("---\n", 2)[2])
+    text = re.sub(r"\((\w+)\.md\)", r"(\1.ipynb)", text)
+    parts = re.split(r"```\{code-cell\}\n(.*?)\n```", text, flags=re.DOTALL)
+    cells = [
+        (v4.new_code_cell if i % 2 else v4.new_markdown_cell)(part.strip(), id=f"cell-{i}")
+        for i, part in enumerate(parts)
+    ]
+    return v4.new_notebook(cells=[cell for cell in cells if cell.source])
 
+
+def write_notebooks(app):
+    """Both to download."""
     for name in ("exercises", "solutions"):
-        text = (HERE / "teachers" / f"{name}.md").read_text(encoding="utf-8")
-        text = re.sub(r" As a notebook: .*", "", text.split("---\n", 2)[2])
-        parts = re.split(r"```\{code-cell\}\n(.*?)\n```", text, flags=re.DOTALL)
-        cells = [
-            (v4.new_code_cell if i % 2 else v4.new_markdown_cell)(part.strip(), id=f"cell-{i}")
-            for i, part in enumerate(parts)
-        ]
         with (HERE / "_static" / f"{name}.ipynb").open("w", encoding="utf-8") as stream:
-            write(v4.new_notebook(cells=[cell for cell in cells if cell.source]), stream)
+            write(notebook(name), stream)
 
 
 def plain_signs(app, what, name, obj, options, lines):

@@ -4,6 +4,7 @@ import json
 import sys
 import weakref
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -287,8 +288,8 @@ def test_limits_are_what_was_done_in_the_time():
 
 def a_report(**options):
     absent = {"JAX": "not installed (No module named 'jax')"}
-    found = measure.measure(TINY, [APeer()], pace=PACE, absent=absent)
     limits = machine.Limits({"float32": 200.0}, 30.0, 150.0)
+    found = measure.measure(TINY, [APeer()], limits=limits, pace=PACE, absent=absent)
     told = machine.describe({"a peer": "1.2"})
     return report.Report(told, limits, ["a peer"], absent, [found], planned=1, **options)
 
@@ -311,6 +312,32 @@ def test_json_has_machine_versions_date_and_every_row():
     assert row["gflops"] == pytest.approx(4 * row["pairs"] * 16 / row["ms"]["regard"] / 1e6)
     assert [floor["met"] for floor in row["floors"]] == [True, False]
     assert row["why_not"] == data["absent"]
+
+
+def test_what_was_written_is_read_again(monkeypatch):
+    monkeypatch.setattr(report, "ROWS", [replace(TINY, floors=())])  # the file's own floors count
+    told = a_report()
+    again = report.Report.from_data(json.loads(told.as_json()))
+    assert again.as_markdown() == told.as_markdown()
+    assert again.complete
+    cut = report.Report.from_data(json.loads(replace(told, planned=2).as_json()))
+    assert not cut.complete
+    with pytest.raises(ValueError, match="format must be 1, got 7"):
+        report.Report.from_data(told.as_data() | {"format": 7})
+    monkeypatch.setattr(report, "ROWS", [])
+    with pytest.raises(ValueError, match="is no row of the grid"):
+        report.Report.from_data(told.as_data())
+
+
+def test_the_file_of_the_documents_is_a_whole_run_of_this_grid():
+    file = Path(__file__).parent.parent / "docs/grid.json"
+    data = json.loads(file.read_text(encoding="utf-8"))
+    told = report.Report.from_data(data)
+    assert told.complete
+    for m, row in zip(told.rows, data["rows"], strict=True):
+        assert m.peers == pytest.approx(row["ratios"])
+        assert [v.met for v in m.verdicts] == [floor["met"] for floor in row["floors"]]
+        assert m.row.pairs == row["pairs"]
 
 
 def test_markdown_has_the_table_and_every_floor():

@@ -125,6 +125,21 @@ def test_mistakes_of_look(look, arguments, code, says):
     assert "Traceback" not in result.stderr
 
 
+def test_a_name_of_no_file_is_a_text_and_that_is_said(look):
+    result = look("the-law.txt", "--special")
+    assert result.returncode == 0
+    assert result.stderr == (
+        "regard: warning: there is no file 'the-law.txt': it is read as the text itself\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "."])
+def test_embed_wants_a_file(name):
+    result = run("embed", name)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert f"file must be a text file, or - for standard input, got {name!r}" in result.stderr
+
+
 def test_truncate(look):
     assert look("a " * 50, "--truncate").returncode == 0
 

@@ -57,4 +57,4 @@ def test_every_page_can_be_reached():
             assert (page.parent / link).is_file(), f"{page.name} links to {link}"
     pages = [p for p in DOCS.rglob("*.md") if not {"site", "auto_gallery"} & set(p.parts)]
     lost = {p.name for p in pages if p.with_suffix("").resolve() not in listed}
-    assert lost == {"index.md", "RESULTS.md"}
+    assert lost == {"index.md"}

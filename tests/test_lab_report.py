@@ -52,6 +52,13 @@ def test_text_has_every_part():
         assert part in text
 
 
+def test_an_experiment_without_its_model_says_how_it_can_be_run():
+    result = lab.result.not_run("made", "Why?", ["minilm", "smollm2"])
+    assert result.verdict.word == "not run"
+    assert "regard.models.path('minilm'); regard.models.path('smollm2')" in str(result)
+    assert "\n\n\n" not in str(result)
+
+
 def test_html_is_escaped_and_holds_its_figure():
     html = made(True)._repr_html_()
     assert "&lt;b&gt;" in html

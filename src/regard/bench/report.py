@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from .machine import Limits
+from ..pictures.palette import LIGHT
+from .machine import OWN_VERSIONS, Limits
 from .measure import OURS, Measured, Verdict
-from .rows import AT_MOST
+from .rows import AT_MOST, ROWS, Floor
 
 __all__ = ["Report", "cells", "heads", "plot", "reasons", "says"]
 
 FORMAT = 1  # of the JSON
+STYLE: Any = dict.fromkeys(
+    ["axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"], LIGHT.ink
+)
 
 
 @dataclass
@@ -32,6 +36,23 @@ class Report:
     @property
     def complete(self) -> bool:
         return len(self.rows) == self.planned
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Report:
+        """The report of a run that `as_data` told; its rows are still in the grid."""
+        if data.get("format") != FORMAT:
+            raise ValueError(f"format must be {FORMAT}, got {data.get('format')}")
+        told = data["limits"]
+        limits = Limits(told["peak_gflops"], told["read_gbps"], told["sgemm_gflops"])
+        return cls(
+            machine=data["machine"],
+            limits=limits,
+            peers=[name for name in data["machine"]["versions"] if name not in OWN_VERSIONS],
+            absent=data["absent"],
+            rows=[_row_from_data(row, limits) for row in data["rows"]],
+            planned=len(data["rows"]) + (not data["complete"]),
+            day=data["date"],
+        )
 
     def as_data(self) -> dict[str, Any]:
         """What JSON can hold."""
@@ -191,26 +212,44 @@ def _row_as_data(m: Measured) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _row_from_data(data: dict[str, Any], limits: Limits) -> Measured:
+    grid = {row.name: row for row in ROWS}
+    if data["name"] not in grid:
+        raise ValueError(f"{data['name']!r} is no row of the grid")
+    floors = tuple(Floor(floor["against"], floor["bound"]) for floor in data["floors"])
+    return Measured(
+        row=replace(grid[data["name"]], floors=floors),
+        seconds={name: ms / 1e3 for name, ms in data["ms"].items()},
+        variants=data["variants"],
+        tried={name: {v: ms / 1e3 for v, ms in tried.items()}
+               for name, tried in data["tried_ms"].items()},
+        why_not=data["why_not"], error=data["error"], megabytes=data["megabytes_a_thread"],
+        limits=limits,
+    )  # fmt: skip
+
+
 def plot(report: Report) -> Any:
     """A matplotlib figure: how many times regard's time each peer takes; 1 is a draw."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
 
     rows = [m for m in report.rows if m.peers]
-    figure = Figure(figsize=(9, 1.3 + 0.22 * len(rows)), layout="constrained")
-    axes = figure.add_subplot(xscale="log", ylim=(len(rows) - 0.4, -0.6))
+    with rc_context(STYLE):
+        figure = Figure(figsize=(9, 1.3 + 0.22 * len(rows)), layout="constrained")
+        axes = figure.add_subplot(xscale="log", ylim=(len(rows) - 0.4, -0.6))
     for peer, marker in zip(report.peers, "osD^vP", strict=False):
         found = [(m.peers[peer], i) for i, m in enumerate(rows) if peer in m.peers]
         axes.plot([x for x, _ in found], [i for _, i in found], marker, label=peer, alpha=0.8)
     least = 0.9 * min((x for m in rows for x in m.peers.values()), default=0.5)
     axes.set_xlim(left=min(least, 0.9))
     axes.axvspan(min(least, 0.9), 1, color="red", alpha=0.08, zorder=0)
-    axes.axvline(1, color="black", linewidth=1)
+    axes.axvline(1, color=LIGHT.ink, linewidth=1)
     axes.xaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g} ×")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_yticks(range(len(rows)), [m.row.name for m in rows])
     axes.grid(alpha=0.3)
     axes.set_xlabel("time of the peer / time of regard; in the red, regard is slower")
-    figure.legend(loc="outside upper right", ncols=4)
+    figure.legend(loc="outside upper right", ncols=4, labelcolor=LIGHT.ink)
     return figure

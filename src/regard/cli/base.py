@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -46,11 +48,15 @@ def read_text(text: str) -> str:
         is_file = text == "-" or (Path(text).exists() and not Path(text).is_dir())
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return text
+    if not is_file and re.fullmatch(r"\S+\.(txt|text|md)", text):
+        warnings.warn(f"there is no file {text!r}: it is read as the text itself", stacklevel=2)
     return read_file(text).strip() if is_file else text
 
 
 def read_file(name: str) -> str:
     """A file, or for - standard input, whose UTF-8 is that of no locale."""
+    if not name or Path(name).is_dir():
+        raise ValueError(f"file must be a text file, or - for standard input, got {name!r}")
     content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     try:
         return content.decode("utf-8").replace("\r\n", "\n")

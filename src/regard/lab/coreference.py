@@ -25,7 +25,7 @@ def run(seed: int = 0, sizes: tuple[int, ...] = SIZES) -> Result:
     """All heads of minilm, ranked by the weight from its to law; nothing is random."""
     check_sizes(sizes)
     if models.cached(MODEL) is None:
-        return not_run("coreference", QUESTION, f"not at hand: {MODEL}")
+        return not_run("coreference", QUESTION, [MODEL])
     trace = models.load(MODEL).look(TEXT)
     links = trace.find("its", "law")
     best = links[: sizes[-1]]

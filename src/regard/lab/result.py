@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -116,6 +116,7 @@ class Result:
 
     def __str__(self) -> str:
         parts = [f"{self.name}: {self.question}", str(self.table), self._checks_as_text()]
+        parts = [part for part in parts if part.strip()]
         parts += [f"Note: {note}" for note in self.notes]
         parts += [f"Exercise: {self.exercise}", f"Answer: {self.answer}"]
         return "\n\n".join(part if "\n" in part else textwrap.fill(part, WIDTH) for part in parts)
@@ -182,8 +183,10 @@ def svg(figure: Figure, description: str) -> str:
     return drawing.replace("<svg", label, 1)
 
 
-def not_run(name: str, question: str, missing: str) -> Result:
-    """An experiment that could not be made: named, counted apart, and never passed."""
+def not_run(name: str, question: str, models: Sequence[str]) -> Result:
+    """An experiment whose models are not at hand: named, counted apart, and never passed."""
+    missing = f"not at hand: {', '.join(models)}"
+    fetch = "; ".join(f"regard.models.path({model!r})" for model in models)
 
     def draw() -> Figure:
         from .drawing import panels
@@ -192,5 +195,7 @@ def not_run(name: str, question: str, missing: str) -> Result:
 
     return Result(
         name=name, question=question, table=Table((), []), verdict=Verdict((), missing), notes=(),
-        exercise="What would have to be at hand?", answer=missing, draw=draw,
+        exercise="How can it be run?",
+        answer=f"It needs models that are fetched once: python -c \"import regard; {fetch}\"",
+        draw=draw,
     )  # fmt: skip

@@ -56,7 +56,7 @@ def run(seed: int = 0, sizes: tuple[int, ...] = SIZES) -> Result:
     check_sizes(sizes, 1, 5)
     absent = [name for name in (ENCODER, DECODER) if models.cached(name) is None]
     if absent:
-        return not_run("sinks", QUESTION, f"not at hand: {', '.join(absent)}")
+        return not_run("sinks", QUESTION, absent)
     encoder, decoder = models.load(ENCODER), models.load(DECODER)
     first = {
         ENCODER: np.array([drawn(encoder.look(text), causal=False) for text in TEXTS]),

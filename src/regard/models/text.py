@@ -44,7 +44,7 @@ def encode(tokenizer: Tokenizer, text: str, positions: int, truncate: bool) -> E
     if not truncate:
         raise ValueError(
             f"text must have at most {positions} tokens, got {len(whole.ids)}: "
-            "truncate=True cuts it there"
+            "truncate=True (of the command look, --truncate) cuts it there"
         )
     return windows(tokenizer, tokenizer.encode(text, add_special_tokens=False), positions)[0]
 
