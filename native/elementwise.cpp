@@ -140,9 +140,26 @@ void norm(const Norm &c, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++) norm_row(c, row);
 }
 
+void rotate(const float *x, const float *cosine, const float *sine, float *y, int64_t D, bool interleaved) {
+    const int64_t half = D / 2;
+    if (interleaved) {
+        for (int64_t i = 0; i < half; i++) {
+            const float a = x[2 * i], b = x[2 * i + 1];
+            y[2 * i] = a * cosine[i] - b * sine[i];
+            y[2 * i + 1] = b * cosine[i] + a * sine[i];
+        }
+    } else {
+        for (int64_t i = 0; i < half; i++) {
+            const float a = x[i], b = x[half + i];
+            y[i] = a * cosine[i] - b * sine[i];
+            y[half + i] = b * cosine[i] + a * sine[i];
+        }
+    }
+}
+
 }  // namespace
 
 extern const regard::Steps steps;
-const regard::Steps steps = {REGARD_NAME, step, softmax, norm};
+const regard::Steps steps = {REGARD_NAME, step, softmax, norm, rotate};
 
 }  // namespace REGARD_ISA

@@ -43,6 +43,8 @@ struct Steps {
     void (*step)(Step, const float *x, const float *other, float *y, int64_t n);
     void (*softmax)(const float *x, float *y, int64_t rows, int64_t n);
     void (*norm)(const Norm &, int64_t begin, int64_t end);  // of some rows
+    // A row of D numbers turned, pair by pair: the numbers i and i + D/2, or 2i and 2i + 1.
+    void (*rotate)(const float *x, const float *cosine, const float *sine, float *y, int64_t D, bool interleaved);
 };
 
 }  // namespace regard

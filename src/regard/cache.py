@@ -109,7 +109,8 @@ class KVCache:
         TypeError, ValueError
             If they do not fit each other, or what is held.
         """
-        self._check(key, value)
+        if self._store is None or not self._store.fits(key, value):
+            self._check(key, value)
         self._drop()
         n, at = key.shape[-2], self._end - self._begin
         self._make_room(key, value)
@@ -193,7 +194,7 @@ class KVCache:
         self._store, self._begin, self._end = larger, 0, held
 
     def _is_last(self, store: _Store) -> bool:
-        return all(twin is self or twin._end <= self._end for twin in store.holders)
+        return len(store.holders) == 1 or all(twin is self or twin._end <= self._end for twin in store.holders)
 
 
 class _Store:
@@ -209,6 +210,10 @@ class _Store:
     def nbytes(self) -> int:
         return self.keys.nbytes + self.values.nbytes
 
+    def fits(self, key: Array, value: Array) -> bool:
+        """Whether these are surely such tokens; if not, a closer look decides."""
+        return self.keys.fits(key) and self.values.fits(value) and key.shape[-2] == value.shape[-2]
+
 
 class _Rows:
     """Rows (…, room, D) as they are kept: with int8, one scale each."""
@@ -220,6 +225,13 @@ class _Rows:
     @property
     def nbytes(self) -> int:
         return self.data.nbytes + (0 if self.scales is None else self.scales.nbytes)
+
+    def fits(self, x: Array) -> bool:
+        held = self.data
+        return (
+            type(x) is np.ndarray and x.dtype == held.dtype and x.ndim == held.ndim
+            and x.shape[:-2] == held.shape[:-2] and x.shape[-1] == held.shape[-1]
+        )  # fmt: skip
 
     def write(self, at: int, x: Array) -> None:
         part = (..., slice(at, at + x.shape[-2]), slice(None))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from . import kernels
+from . import rotary as turning
 from .predicates import Array
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "layer_norm",
     "relu",
     "rms_norm",
+    "rotate",
     "silu",
     "silu_gate",
     "softmax",
@@ -149,6 +151,13 @@ def rms_norm(x: Array, weight: Array, epsilon: float, *, residual: Array | None 
     scaled: Array = x * (1 / np.sqrt(_mean_square(x) + x.dtype.type(epsilon)))
     scaled *= weight
     return scaled
+
+
+def rotate(x: Array, cosine: Array, sine: Array, *, pairing: str = "half") -> Array:
+    """x (…, N, D) turned by the angles (N, D/2) of its positions, as `regard.rotary.rotate` does."""
+    if cosine.ndim == 2 and pairing in turning.PAIRINGS and kernels.takes(x, cosine, sine):
+        return kernels.rotate(x, cosine, sine, interleaved=pairing == "interleaved")
+    return turning.rotate(x, cosine, sine, pairing=pairing)
 
 
 def _each(name: str, form: Callable[[Array], Array], x: Array, out: Array | None) -> Array:

@@ -15,41 +15,34 @@ from .engines import native
 from .predicates import Array
 from .threads import get_num_threads
 
-__all__ = ["HELD", "SET", "multiply", "norm", "softmax", "step", "takes"]
+__all__ = ["HELD", "SET", "multiply", "norm", "rotate", "softmax", "step", "takes"]
 
 SET: str | None = native.SETS[-1] if native.SETS else None
 HELD = {"float16": 0, "bfloat16": 1, "float32": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5}
 STEPS = {"gelu": 0, "gelu_tanh": 1, "silu": 2, "silu_gate": 3}
-MOST = 2**33  # multiplications of one call: a fraction of a second, so that Ctrl-C is heard
+FLOAT = np.dtype(np.float32)
 
 
 def takes(*arrays: Array | None) -> bool:
     """Whether there are kernels for such arrays: float32 as this machine has it."""
-    return SET is not None and all(x is None or x.dtype == np.float32 for x in arrays)
+    return SET is not None and all(x is None or x.dtype == FLOAT for x in arrays)
 
 
-def multiply(x: Array, weight: Array, held: str, bias: Array | None) -> Array:
-    """x (M, in) · weightᵀ + bias; of `weight` each row lies side by side, as `held` says."""
-    bits = weight.view(np.uint16) if held == "bfloat16" else weight
+def multiply(x: Array, weight: Array, held: int, bias: Array | None) -> Array:
+    """x (…, in) · weightᵀ + bias; of `weight` each row lies side by side, as `held` of HELD says."""
+    y = np.empty((*x.shape[:-1], len(weight)), FLOAT)
     x = np.ascontiguousarray(x)
-    y = np.empty((len(x), len(weight)), np.float32)
-    some = max(1, MOST // max(1, x.shape[1] * len(weight)))  # a row's bits are its own
-    for i in range(0, len(x), some):
-        part = slice(i, i + some)
-        native._native.multiply(
-            SET, x[part], bits, HELD[held], x.shape[1], bias, y[part], get_num_threads()
-        )
+    native._native.multiply(SET, x, weight, held, bias, y, get_num_threads)
     return y
 
 
 def step(name: str, x: Array, other: Array | None, out: Array | None) -> Array:
     """An activation of each number."""
-    other = None if other is None else np.ascontiguousarray(np.broadcast_to(other, x.shape))
+    other = None if other is None else _rows(np.broadcast_to(other, x.shape))
+    rows = _rows(x)
     return _into(
         out, x.shape,
-        lambda y: native._native.step(
-            SET, STEPS[name], np.ascontiguousarray(x), other, y, get_num_threads()
-        ),
+        lambda y: native._native.step(SET, STEPS[name], rows, other, y, get_num_threads),
     )  # fmt: skip
 
 
@@ -58,7 +51,7 @@ def softmax(x: Array, out: Array | None) -> Array:
     rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
     return _into(
         out, x.shape,
-        lambda y: native._native.softmax(SET, rows, y.reshape(rows.shape), get_num_threads()),
+        lambda y: native._native.softmax(SET, rows, y.reshape(rows.shape), get_num_threads),
     )  # fmt: skip
 
 
@@ -67,21 +60,40 @@ def norm(
     *, centred: bool,
 ) -> Array:  # fmt: skip
     """Layer norm where `centred`, else RMS norm, of each row of x + residual."""
-    shape = (prod(x.shape[:-1]), x.shape[-1])
-    rows = np.ascontiguousarray(x).reshape(shape)
-    added = None if residual is None else np.ascontiguousarray(residual).reshape(shape)
-    y = np.empty(shape, np.float32)
+    added = None if residual is None else np.ascontiguousarray(residual).reshape(x.shape)
+    y = np.empty(x.shape, FLOAT)
     native._native.norm(
-        SET, rows, added, np.ascontiguousarray(weight), bias, epsilon, centred, y,
-        get_num_threads(),
+        SET, np.ascontiguousarray(x), added, np.ascontiguousarray(weight), bias, epsilon, centred,
+        y, get_num_threads,
     )  # fmt: skip
-    return y.reshape(x.shape)
+    return y
+
+
+def rotate(x: Array, cosine: Array, sine: Array, *, interleaved: bool) -> Array:
+    """Rows of x (…, N, D) turned by angles (N, D/2)."""
+    heads = x.reshape(prod(x.shape[:-2]), *x.shape[-2:])
+    y = np.empty(x.shape, FLOAT)
+    native._native.rotate(
+        SET, _side_by_side(heads), np.ascontiguousarray(cosine), np.ascontiguousarray(sine),
+        interleaved, y, get_num_threads,
+    )  # fmt: skip
+    return y
+
+
+def _rows(x: Array) -> Array:
+    """x as (rows, numbers that lie side by side), a view where it can be."""
+    return _side_by_side(x.reshape(prod(x.shape[:-1]), x.shape[-1] if x.ndim else 1))
+
+
+def _side_by_side(x: Array) -> Array:
+    beside = x.strides[-1] == FLOAT.itemsize and not any(s % FLOAT.itemsize for s in x.strides)
+    return x if beside else np.ascontiguousarray(x)
 
 
 def _into(out: Array | None, shape: tuple[int, ...], run: Callable[[Array], Any]) -> Array:
     """What `run` fills: `out`, or what is copied to it where its numbers lie apart."""
-    fits = out is not None and out.flags.c_contiguous and out.dtype == np.float32
-    place = out if out is not None and fits else np.empty(shape, np.float32)
+    fits = out is not None and out.flags.c_contiguous and out.dtype == FLOAT
+    place = out if out is not None and fits else np.empty(shape, FLOAT)
     run(place)
     if out is None or fits:
         return place

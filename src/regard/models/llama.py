@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import nn
+from ..elementwise import rotate
 from ..predicates import Array
-from ..rotary import Linear, Llama3, Scaling, YaRN, rotate, table
+from ..rotary import Linear, Llama3, Scaling, YaRN, table
 from .decoder import Attend, Decoder
 from .loading import Source
 from .settings import Settings

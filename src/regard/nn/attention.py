@@ -122,7 +122,8 @@ class MultiHeadAttention:
         """Queries (*lead, H, Nq, D), keys (*lead, Hkv, Nk, D), values (*lead, Hkv, Nk, Dv)."""
         if context is None and self.packed is not None:
             a, b = self.query.shape[0], self.query.shape[0] + self.key.shape[0]
-            q, k, v = np.split(self.packed(x), [a, b], axis=-1)
+            packed = self.packed(x)
+            q, k, v = packed[..., :a], packed[..., a:b], packed[..., b:]
         else:
             source = x if context is None else context
             q, k, v = self.query(x), self.key(source), self.value(source)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..elementwise import layer_norm, rms_norm, silu, silu_gate
 from ..predicates import Array
-from .linear import Linear
+from .linear import Linear, alike
 from .weights import Weights, check_weights, rows_of
 
 __all__ = ["MLP", "Embedding", "GatedMLP", "LayerNorm", "RMSNorm"]
@@ -81,7 +81,7 @@ class MLP(NamedTuple):
         return self.down(self.activation(inner, out=inner))
 
 
-class GatedMLP(NamedTuple):
+class GatedMLP:
     """down(activation(gate(x)) · up(x)), as in Llama.
 
     References
@@ -89,15 +89,27 @@ class GatedMLP(NamedTuple):
     Shazeer, "GLU Variants Improve Transformer", 2020.
     """
 
-    gate: Linear
-    up: Linear
-    down: Linear
-    activation: Callable[..., Array] = silu
+    def __init__(
+        self, gate: Linear, up: Linear, down: Linear, activation: Callable[..., Array] = silu
+    ) -> None:
+        self.down, self.activation = down, activation
+        # One product where the weights are held alike; the two are then parts of it.
+        self.packed = Linear.stacked(gate, up) if alike(gate, up) else None
+        if self.packed is not None:
+            F = gate.shape[0]
+            gate, up = self.packed.part(slice(F)), self.packed.part(slice(F, None))
+        self.gate, self.up = gate, up
+
+    def __repr__(self) -> str:
+        return f"GatedMLP({self.gate}, {self.up}, {self.down})"
 
     def __call__(self, x: Array) -> Array:
         """x (…, D) to (…, D)."""
-        gate, up = self.gate(x), self.up(x)  # (…, F) each
+        if self.packed is not None:
+            both, F = self.packed(x), self.gate.shape[0]  # (…, 2F)
+            gate, up = both[..., :F], both[..., F:]
+        else:
+            gate, up = self.gate(x), self.up(x)  # (…, F) each
         if self.activation is silu:
-            return self.down(silu_gate(gate, up, out=up))
-        up *= self.activation(gate, out=gate)
-        return self.down(up)
+            return self.down(silu_gate(gate, up))
+        return self.down(self.activation(gate) * up)

@@ -45,6 +45,9 @@ class Linear:
             raise ValueError(f"bias must be ({weight.shape[0]},), got {np.shape(bias)}")
         self.weight = in_rows(weight)
         self.bias = None if bias is None else bias.astype(np.result_type(bias, np.float32))
+        self._kind = kernels.HELD.get(kind_of(weight)) if kernels.takes(self.bias) else None
+        raw = self.weight.raw if isinstance(self.weight, Blocks) else self.weight
+        self._bits = raw.view(np.uint16) if raw.dtype.name == "bfloat16" else raw
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -56,11 +59,17 @@ class Linear:
 
     def __call__(self, x: Array) -> Array:
         """x (…, in) to (…, out), computed in float32 (float64 for float64)."""
-        if x.ndim < 1 or x.shape[-1] != self.shape[1]:
-            raise ValueError(f"x must be (…, {self.shape[1]}), got {x.shape}")
-        rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])
-        y = _product(rows.astype(np.result_type(x, np.float32), copy=False), self.weight, self.bias)
-        return y.reshape(*x.shape[:-1], self.shape[0])
+        out, into = self.weight.shape
+        if x.ndim < 1 or x.shape[-1] != into:
+            raise ValueError(f"x must be (…, {into}), got {x.shape}")
+        if x.dtype != np.float32:
+            x = x.astype(np.result_type(x, np.float32), copy=False)
+        if self._kind is not None and kernels.takes(x):
+            return kernels.multiply(x, self._bits, self._kind, self.bias)
+        y = _by_numpy(x.reshape(prod(x.shape[:-1]), into), self.weight)
+        if self.bias is not None:
+            y += self.bias
+        return y.reshape(*x.shape[:-1], out)
 
     def wide(self) -> Array:
         """The weight (out, in) in float32 (float64 as it is)."""
@@ -89,17 +98,6 @@ class Linear:
 def alike(*parts: Linear) -> bool:
     """Whether all have one depth, one kind of weights, and a bias or none."""
     return len({(p.shape[1], kind_of(p.weight), p.bias is None) for p in parts}) == 1
-
-
-def _product(x: Array, weight: Weights, bias: Array | None) -> Array:
-    """x (M, in) · weightᵀ + bias, by the kernels where they are built and do it."""
-    raw, held = weight.raw if isinstance(weight, Blocks) else weight, kind_of(weight)
-    if held in kernels.HELD and kernels.takes(x, bias):
-        return kernels.multiply(x, raw, held, bias)
-    y = _by_numpy(x, weight)
-    if bias is not None:
-        y += bias
-    return y
 
 
 def _by_numpy(x: Array, weight: Weights) -> Array:
