@@ -10,7 +10,6 @@
 namespace REGARD_ISA {
 namespace {
 
-constexpr int64_t PANELS = 8;        // that an item of many rows takes, one after the other
 constexpr int64_t PIECE = 1 << 15;   // bytes of weights that an item of few rows reads
 
 // Outputs of an item.

@@ -37,9 +37,8 @@ def multiply(x: Array, weight: Array, held: int, bias: Array | None) -> Array:
 
 
 def step(name: str, x: Array, other: Array | None, out: Array | None) -> Array:
-    """An activation of each number."""
-    other = None if other is None else _rows(np.broadcast_to(other, x.shape))
-    rows = _rows(x)
+    """An activation of each number of x; `other`, the second factor of a gate, has its shape."""
+    rows, other = _rows(x), None if other is None else _rows(other)
     return _into(
         out, x.shape,
         lambda y: native._native.step(SET, STEPS[name], rows, other, y, get_num_threads),
