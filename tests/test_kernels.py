@@ -134,7 +134,12 @@ def test_nothing_to_add_up():
 def test_a_processor_is_never_asked_for_what_it_lacks():
     with pytest.raises(ValueError, match="this processor has no native-riscv"):
         native._native.step(
-            "native-riscv", 0, np.zeros((1, 1), np.float32), None, np.zeros(1, np.float32), lambda: 1
+            "native-riscv",
+            0,
+            np.zeros((1, 1), np.float32),
+            None,
+            np.zeros(1, np.float32),
+            lambda: 1,
         )
 
 

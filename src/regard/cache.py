@@ -194,7 +194,9 @@ class KVCache:
         self._store, self._begin, self._end = larger, 0, held
 
     def _is_last(self, store: _Store) -> bool:
-        return len(store.holders) == 1 or all(twin is self or twin._end <= self._end for twin in store.holders)
+        if len(store.holders) == 1:
+            return True
+        return all(twin is self or twin._end <= self._end for twin in store.holders)
 
 
 class _Store:

@@ -154,7 +154,7 @@ def rms_norm(x: Array, weight: Array, epsilon: float, *, residual: Array | None 
 
 
 def rotate(x: Array, cosine: Array, sine: Array, *, pairing: str = "half") -> Array:
-    """x (…, N, D) turned by the angles (N, D/2) of its positions, as `regard.rotary.rotate` does."""
+    """x (…, N, D) turned by the angles (N, D/2) of its positions: `regard.rotary.rotate`."""
     if cosine.ndim == 2 and pairing in turning.PAIRINGS and kernels.takes(x, cosine, sine):
         return kernels.rotate(x, cosine, sine, interleaved=pairing == "interleaved")
     return turning.rotate(x, cosine, sine, pairing=pairing)

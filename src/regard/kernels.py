@@ -29,7 +29,7 @@ def takes(*arrays: Array | None) -> bool:
 
 
 def multiply(x: Array, weight: Array, held: int, bias: Array | None) -> Array:
-    """x (…, in) · weightᵀ + bias; of `weight` each row lies side by side, as `held` of HELD says."""
+    """x (…, in) · weightᵀ + bias; a row of `weight` lies side by side, as `held` of HELD says."""
     y = np.empty((*x.shape[:-1], len(weight)), FLOAT)
     x = np.ascontiguousarray(x)
     native._native.multiply(SET, x, weight, held, bias, y, get_num_threads)
