@@ -40,6 +40,7 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 240
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # with tables
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_excludepatterns = [] if find_spec("torch") else ["howto/torch.md"]
@@ -78,7 +79,7 @@ ALONE = (
     "design",
     "kernel",
 )
-html_sidebars = {page: [] for page in (*ALONE, "contributing")}
+html_sidebars = {page: [] for page in (*ALONE, "contributing", "teachers/*")}
 templates_path = ["_templates"]
 
 

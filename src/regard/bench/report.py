@@ -251,5 +251,5 @@ def plot(report: Report) -> Any:
     axes.set_yticks(range(len(rows)), [m.row.name for m in rows])
     axes.grid(alpha=0.3)
     axes.set_xlabel("time of the peer / time of regard; in the red, regard is slower")
-    figure.legend(loc="outside upper right", ncols=4, labelcolor=LIGHT.ink)
+    figure.legend(loc="outside upper right", ncols=4, labelcolor=LIGHT.ink, frameon=False)
     return figure

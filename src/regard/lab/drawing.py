@@ -81,7 +81,9 @@ def matrix(
     for spine in axis.spines.values():
         spine.set_visible(False)
     if not numbers:
-        figure.colorbar(image, ax=axis, shrink=0.8).outline.set_visible(False)
+        bar = figure.colorbar(image, ax=axis, shrink=0.8)
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(color=INK, labelcolor=INK)
         return
     for (i, j), value in np.ndenumerate(values):
         colour = "white" if value > 0.4 * top else "#1c2027"  # on the cell, whatever the page

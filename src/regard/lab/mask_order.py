@@ -90,7 +90,7 @@ def run(seed: int = 0, sizes: tuple[int, ...] = SIZES) -> Result:
         Check("0 after: the future leaks, through the denominator", f"rows move by {zeroed[2]:.3f}",
               zeroed[2] > 1e-3),
         Check("renormalised: agrees on ordinary scores", f"{again[1]:.1e}", again[1] < 1e-12),
-        Check("renormalised: a future score of 800 makes 0/0", f"moved by {again[3]}",
+        Check("renormalised: a future score of 800 makes 0/0", f"rows before it move by {again[3]}",
               bool(np.isnan(again[3]))),
         Check("−1e4 hides ordinary scores and not those beyond it",
               f"+ 800 moves rows by {low[3]:.1g}, + 20,000 by {low[4]:.2g}",

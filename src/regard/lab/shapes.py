@@ -120,12 +120,12 @@ def run(seed: int = 0, sizes: tuple[int, ...] = SIZES) -> Result:
         exercise="Attention Is All You Need has D = 512 and 8 heads of 64. Which shape must Wp "
         "have if each head's values had a depth of 32?",
         answer=f"(NH·HV, D) = ({8 * 32}, 512): "
-        f"{refused_or_shape(8, 64, 32, 512)} comes out of such a layer.",
+        f"{shape_out(8, 64, 32, 512)} comes out of such a layer for one text of two tokens.",
         draw=draw,
     )  # fmt: skip
 
 
-def refused_or_shape(NH: int, HS: int, HV: int, D: int) -> str:
+def shape_out(NH: int, HS: int, HV: int, D: int) -> str:
     """The shape that a layer of zeros gives for two tokens."""
     Wqs, Wvs = list(np.zeros((NH, D, HS))), list(np.zeros((NH, D, HV)))
     x, Wp = np.zeros((1, 2, D)), np.zeros((NH * HV, D))

@@ -19,7 +19,7 @@ QUESTION = (
 SIZES = (64, 128, 256, 512)
 SIZES_ARE = "tokens N"
 D = 16
-BLOCK, TILE = 32, 16  # queries and keys of a tile, where sizes are counted
+BLOCK, TILE = 16, 16  # queries and keys of a tile, where sizes are counted
 State = tuple[Any, Any, Any]  # maximum (n, 1), sum (n, 1), weighted values (n, Dv)
 
 
