@@ -77,7 +77,7 @@ def embed(
         if cut:
             warnings.warn(
                 f"{cut} of {len(texts)} texts cut at {pooling.length} tokens; "
-                "chunks=True averages over windows instead",
+                "chunks=True (of the command embed, --chunks) averages over windows instead",
                 stacklevel=3,
             )
         parts = [part[:1] for part in parts]
