@@ -156,8 +156,8 @@ def _delayed(ms: dict[str, float]) -> list[str]:
     slower = ms["tiled"] / ms["formed"]
     return [
         f"In this run tiled took {slower:.1f} times as long as the formed matrix. It makes many "
-        "small products, at each of which the threads of NumPy's library wait for each other: where "
-        "other work keeps the cores busy, that takes longer than the product."
+        "small products, at each of which the threads of NumPy's library wait for each other: "
+        "where other work keeps the cores busy, that takes longer than the product."
     ]
 
 
