@@ -6,15 +6,16 @@
 namespace REGARD_ISA {
 namespace {
 
-constexpr int64_t FEW = 4;          // rows
+constexpr int64_t FEW = 8;          // rows
 constexpr int GROUP = 24;           // outputs that are folded together; a multiple of L and of each O
 constexpr int64_t AHEAD = 1 << 13;  // bytes from what is read to what memory is asked for
 
 // Sums of R rows and O outputs over all depths. The rows of the weights are short, too short for the
 // processor to see where the reading goes: so it is told.
 template <class Kind, int R, int O>
-[[gnu::always_inline]] inline void few_block(const Product &p, int64_t first, F *sums) {
+[[gnu::always_inline]] inline void few_block(const Product &p, int64_t row, int64_t first, F *sums) {
     const char *w = p.weight + first * p.stride;
+    const float *rows = p.x + row * p.in;
     F a[R][O];
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++)
@@ -23,7 +24,7 @@ template <class Kind, int R, int O>
     const int64_t steps = p.in / STEP, rest = p.in % STEP;
     for (int64_t s = 0; s < steps; s++) {
         const char *from = w + s * Kind::block;
-        const float *x = p.x + s * STEP;
+        const float *x = rows + s * STEP;
 #pragma GCC unroll 16
         for (int line = 0; line < O * Kind::block; line += 64)
             __builtin_prefetch(w + s * O * Kind::block + line + AHEAD, 0, 2);
@@ -59,7 +60,7 @@ template <class Kind, int R, int O>
             F wide[VECTORS], narrow[VECTORS];
             read_end<Kind>(w + o * p.stride + steps * Kind::block, rest, wide);
             for (int r = 0; r < R; r++) {
-                read_end<Floats>((const char *)(p.x + r * p.in + steps * STEP), rest, narrow);
+                read_end<Floats>((const char *)(rows + r * p.in + steps * STEP), rest, narrow);
                 for (int v = 0; v * L < rest; v++) a[r][o] = fma(wide[v], narrow[v], a[r][o]);
             }
         }
@@ -68,26 +69,28 @@ template <class Kind, int R, int O>
         for (int o = 0; o < O; o++) sums[r * GROUP + o] = a[r][o];
 }
 
-template <class Kind, int R> void few_group(const Product &p, int64_t first, int64_t n) {
+template <class Kind, int R> void few_group(const Product &p, int64_t row, int64_t first, int64_t n) {
     constexpr int O = R == 1 ? 8 : R == 2 ? 4 : 3;
     F sums[R * GROUP];
     int64_t o = 0;
-    for (; o + O <= n; o += O) few_block<Kind, R, O>(p, first + o, sums + o);
-    for (; o < n; o++) few_block<Kind, R, 1>(p, first + o, sums + o);
+    for (; o + O <= n; o += O) few_block<Kind, R, O>(p, row, first + o, sums + o);
+    for (; o < n; o++) few_block<Kind, R, 1>(p, row, first + o, sums + o);
     for (; o < GROUP; o++)  // those that are not there
         for (int r = 0; r < R; r++) sums[r * GROUP + o] = F{};
-    finish<R, GROUP>(p, sums, 0, first, n);
+    finish<R, GROUP>(p, sums, row, first, n);
 }
 
 // All rows of the outputs begin … end.
 template <class Kind> void few(const Product &p, int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; o += GROUP) {
         const int64_t n = least<int64_t>(GROUP, end - o);
-        switch (p.rows) {
-            case 1: few_group<Kind, 1>(p, o, n); break;
-            case 2: few_group<Kind, 2>(p, o, n); break;
-            case 3: few_group<Kind, 3>(p, o, n); break;
-            default: few_group<Kind, 4>(p, o, n);
+        for (int64_t row = 0; row < p.rows; row += 4) {
+            switch (p.rows - row) {
+                case 1: few_group<Kind, 1>(p, row, o, n); break;
+                case 2: few_group<Kind, 2>(p, row, o, n); break;
+                case 3: few_group<Kind, 3>(p, row, o, n); break;
+                default: few_group<Kind, 4>(p, row, o, n);
+            }
         }
     }
 }
