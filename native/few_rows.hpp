@@ -82,6 +82,8 @@ template <class Kind, int R> void few_group(const Product &p, int64_t row, int64
 
 // All rows of the outputs begin … end.
 template <class Kind> void few(const Product &p, int64_t begin, int64_t end) {
+    for (int64_t line = 0; line < least(AHEAD, (end - begin) * p.stride); line += 64)
+        __builtin_prefetch(p.weight + begin * p.stride + line, 0, 2);
     for (int64_t o = begin; o < end; o += GROUP) {
         const int64_t n = least<int64_t>(GROUP, end - o);
         for (int64_t row = 0; row < p.rows; row += 4) {

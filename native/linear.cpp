@@ -10,7 +10,7 @@
 namespace REGARD_ISA {
 namespace {
 
-constexpr int64_t PIECE = 1 << 15;   // bytes of weights that an item of few rows reads
+constexpr int64_t PIECE = 3 << 15;  // bytes of weights that an item of few rows reads
 
 // Outputs of an item.
 int64_t span(const Product &p) {

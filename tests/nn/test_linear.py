@@ -65,6 +65,22 @@ def test_parts_and_stacks(kind):
     np.testing.assert_allclose(both.part(slice(11, 16))(x), second(x), atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stack_of_what_lies_side_by_side_is_no_copy(kind):
+    whole = Linear(held(10, kind, 29, 64)[0], np.arange(29.0))
+    (x,) = draw(11, (3, 64), dtype=np.float32)
+    a, b, c = (whole.part(s) for s in np.s_[:7, 7:24, 24:])
+    for parts in ((a, b, c), (b, c), (c, a, b), (a, c), (a, b, a)):
+        stacked = Linear.stacked(*parts)
+        np.testing.assert_allclose(stacked(x), np.hstack([part(x) for part in parts]), atol=1e-5)
+        shared = np.shares_memory(_bits(stacked), _bits(whole))
+        assert shared == (parts in ((a, b, c), (b, c)))
+
+
+def _bits(layer):
+    return layer.weight.raw if isinstance(layer.weight, Blocks) else layer.weight
+
+
 def test_what_is_held_differently_is_not_stacked():
     a, b = held(7, "Q4_1", 11, 64)[0], held(8, "Q8_0", 5, 64)[0]
     wide = np.zeros((5, 64), np.float32)

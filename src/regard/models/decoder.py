@@ -23,6 +23,7 @@ __all__ = ["Attend", "Decoder"]
 
 Attend = Callable[[int, Array, Array, Array], Array]  # layer, query, key, value to heads
 
+ROOM = 64  # tokens that a cache has room for at first
 CHUNK = 1024  # tokens of a prompt that go through the layers together
 
 
@@ -197,9 +198,9 @@ class Decoder:
             moved=watch.moved, hidden=hidden, without=off, plain=plain,
         )  # fmt: skip
 
-    def caches(self) -> list[KVCache]:
-        """A fresh cache for each layer."""
-        return [KVCache(window=None if n is None else n - 1) for n in self.windows]
+    def caches(self, room: int = ROOM) -> list[KVCache]:
+        """A fresh cache for each layer, with room for so many tokens at first."""
+        return [KVCache(window=None if n is None else n - 1, room=room) for n in self.windows]
 
     def step(self, ids: Sequence[int], caches: list[KVCache]) -> Array:
         """Take tokens into the caches; the logits (V,) after the last of them."""

@@ -54,11 +54,13 @@ class Generation(Iterator[str]):
         self.prompt_ids = self.ids_of(model, prompt)
         self.ids: list[int] = []
         self.ended = False
-        self.caches: list[KVCache] = model.caches()
         self._model = model
         self._most = min(max_tokens, model.positions - len(self.prompt_ids) + 1)
+        room = len(self.prompt_ids) + self._most - 1  # what is never written takes no memory
+        self.caches: list[KVCache] = model.caches(room)
         self._temperature, self._top_p = temperature, top_p
-        self._random = np.random.default_rng(seed)
+        # Only where it is drawn from: its libraries take two megabytes.
+        self._random = np.random.default_rng(seed) if temperature else None
         self._stream: Stream | None = Stream(model.tokenizer)
 
     @staticmethod

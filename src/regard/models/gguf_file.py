@@ -63,9 +63,12 @@ class GGUF:
             header = Header(file, stream, file.stat().st_size)
             self.metadata, self.tensors = header.read()
 
-    def rows(self, name: str) -> Array:
-        """A tensor as it is held: floats in its shape, or uint8, a row of blocks after another."""
-        at, part = self.tensors[name], self._read(name)
+    def rows(self, name: str, place: Array | None = None) -> Array:
+        """A tensor as it is held: floats in its shape, or uint8, a row of blocks after another.
+
+        It is read into `place`, uint8, where there is one.
+        """
+        at, part = self.tensors[name], self._read(name, place)
         if at.kind in PLAIN:
             return part.view(PLAIN[at.kind]).reshape(at.shape)
         if at.kind == "BF16":
@@ -82,11 +85,14 @@ class GGUF:
             raise ValueError(f"{self.file}: tensor {name}: {error}") from None
         return np.asarray(wide, np.float32).reshape(at.shape)
 
-    def _read(self, name: str) -> Array:
+    def _read(self, name: str, place: Array | None = None) -> Array:
         """Its bytes, in memory of our own: a file that is cut short later does no harm."""
         at = self.tensors[name]
-        part = np.fromfile(self.file, np.uint8, at.size, offset=at.start)
-        if part.size != at.size:
+        part = np.empty(at.size, np.uint8) if place is None else place
+        with self.file.open("rb") as stream:
+            stream.seek(at.start)
+            n = stream.readinto(part)  # type: ignore[arg-type]
+        if n != at.size:
             raise ValueError(
                 f"{self.file}: tensor {name} could not be read: the file was cut short"
             )

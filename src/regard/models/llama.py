@@ -99,16 +99,14 @@ def _layer(settings: Settings, tensors: Tensors, i: int) -> Layer:
     head = settings.size("head_dim", default=D // H)
     epsilon = settings.number("rms_norm_eps", 1e-6)
     biased = settings.flag("attention_bias", False)
-    q, k, v, o = (
-        _linear(tensors, f"{name}.self_attn.{part}_proj", out, into, biased)
-        for part, out, into in (
-            ("q", H * head, D), ("k", Hkv * head, D), ("v", Hkv * head, D), ("o", D, H * head),
-        )
+    q, k, v = _linears(
+        tensors, f"{name}.self_attn.{{}}_proj", biased,
+        q=(H * head, D), k=(Hkv * head, D), v=(Hkv * head, D),
     )  # fmt: skip
-    gate, up, down = (
-        _linear(tensors, f"{name}.mlp.{part}_proj", *shape, settings.flag("mlp_bias", False))
-        for part, shape in (("gate", (F, D)), ("up", (F, D)), ("down", (D, F)))
-    )
+    (o,) = _linears(tensors, f"{name}.self_attn.{{}}_proj", biased, o=(D, H * head))
+    biased = settings.flag("mlp_bias", False)
+    gate, up = _linears(tensors, f"{name}.mlp.{{}}_proj", biased, gate=(F, D), up=(F, D))
+    (down,) = _linears(tensors, f"{name}.mlp.{{}}_proj", biased, down=(D, F))
     activation = settings.choice("hidden_act", nn.ACTIVATIONS, "silu")
     norm = partial(_norm, tensors, epsilon=epsilon)
     return Layer(
@@ -121,10 +119,18 @@ def _layer(settings: Settings, tensors: Tensors, i: int) -> Layer:
     )
 
 
-def _linear(tensors: Tensors, name: str, out: int, into: int, biased: bool) -> nn.Linear:
-    weight = tensors.held(f"{name}.weight", (out, into))
-    bias = f"{name}.bias"
-    return nn.Linear(weight, tensors.take(bias, (out,)) if biased or tensors.has(bias) else None)
+def _linears(
+    tensors: Tensors, name: str, biased: bool, **shapes: tuple[int, int]
+) -> list[nn.Linear]:
+    """Products that are stacked without a copy, by the parts of their names: (out, into)."""
+    names = [name.format(part) for part in shapes]
+    named = zip((f"{n}.weight" for n in names), shapes.values(), strict=True)
+    weights = tensors.beside(dict(named))
+    biases = [
+        tensors.take(f"{n}.bias", shape[:1]) if biased or tensors.has(f"{n}.bias") else None
+        for n, shape in zip(names, shapes.values(), strict=True)
+    ]
+    return [nn.Linear(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
 
 
 def _norm(tensors: Tensors, name: str, size: int, epsilon: float) -> nn.RMSNorm:

@@ -81,6 +81,10 @@ class Tensors:
             return self.take(name, shape)
         return self._float(name, shape)
 
+    def beside(self, shapes: dict[str, tuple[int, int]]) -> list[Any]:
+        """Several as `held` gives them, side by side where that can be: a stack is no copy then."""
+        return [self.held(name, shape) for name, shape in shapes.items()]
+
     def _float(self, name: str, shape: tuple[int, ...]) -> Array:
         name = self._known(name)
         tensor = self._read(name)
@@ -172,6 +176,23 @@ class GGUFTensors(Tensors):
             return super().held(name, shape) if kind in FLOAT_KINDS else self.take(name, shape)
         self._check(spelled, self._gguf.tensors[spelled].shape, shape)
         return Blocks(self._gguf.rows(spelled), kind, shape)
+
+    def beside(self, shapes: dict[str, tuple[int, int]]) -> list[Any]:
+        known = {self._known(name): shape for name, shape in shapes.items()}
+        stored = [self._gguf.tensors[name] for name in known]
+        if (
+            self.widen
+            or {each.kind for each in stored} - {stored[0].kind}
+            or (stored[0].kind not in BLOCK_KINDS)
+        ):
+            return super().beside(shapes)
+        memory = np.empty(sum(each.size for each in stored), np.uint8)
+        places = np.split(memory, np.cumsum([each.size for each in stored])[:-1])
+        blocks = []
+        for (name, shape), each, place in zip(known.items(), stored, places, strict=True):
+            self._check(name, each.shape, shape)
+            blocks.append(Blocks(self._gguf.rows(name, place), each.kind, shape))
+        return blocks
 
     def _known(self, name: str) -> str:
         return super()._known(self._spelled(name))

@@ -138,9 +138,23 @@ def part_of(weights: Weights, rows: slice) -> Weights:
 
 
 def stack(*weights: Weights) -> Weights:
-    """Matrices of one kind on top of each other as one."""
+    """Matrices of one kind on top of each other as one; a view where they lie so in memory."""
     first = weights[0]
-    if not isinstance(first, Blocks):
-        return np.concatenate([w for w in weights if not isinstance(w, Blocks)])
-    raw = np.concatenate([w.raw for w in weights if isinstance(w, Blocks)])
-    return Blocks(raw, first.type, (len(raw), first.shape[1]))
+    raws = [w.raw if isinstance(w, Blocks) else w for w in weights]
+    raw = _as_they_lie(raws)
+    raw = np.concatenate(raws) if raw is None else raw
+    return Blocks(raw, first.type, (len(raw), first.shape[1])) if isinstance(first, Blocks) else raw
+
+
+def _as_they_lie(parts: list[Array]) -> Array | None:
+    """The array of which parts are all the rows in order, if they follow each other in memory."""
+    base = parts[0].base
+    if not isinstance(base, np.ndarray) or not base.flags.c_contiguous:
+        return None
+    at = begin = parts[0].ctypes.data
+    for part in parts:
+        if part.base is not base or part.ctypes.data != at or not part.flags.c_contiguous:
+            return None
+        at += part.nbytes
+    shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
+    return np.ndarray(shape, parts[0].dtype, base, begin - base.ctypes.data)
