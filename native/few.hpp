@@ -1,8 +1,8 @@
 // Few queries against many keys, at the speed of memory: decoding.
 //
-// Lanes run along keys for the scores (parts of keys × depth are transposed in registers) and along
-// columns for the output, so that each key and value is read once, from end to end, while the next are
-// asked for. Each sum has the order of the block's, so the bits are the same.
+// Lanes run along keys for the scores (parts of keys × depth are transposed in registers), or along a few
+// queries of a few keys, and along columns for the output, so that each key and value is read once, from end
+// to end, while the next are asked for. Each sum has the order of the block's, so the bits are the same.
 #pragma once
 
 #include "softmax.hpp"
@@ -10,8 +10,8 @@
 namespace REGARD_ISA {
 namespace {
 
-constexpr int AHEAD = 16384;  // bytes that are asked for, into the second cache, before they are read
-constexpr int STRIP = 8;     // values that are added up in registers at a time
+constexpr int AHEAD = 16384;  // bytes that are asked for before they are read
+constexpr int STRIP = 16;     // values that are added up in registers at a time
 
 template <class T> constexpr int FEW = Block<T>::L < 8 ? Block<T>::L : 8;  // queries, at most
 template <class T> bool are_few(const Call &c) { return c.rows() <= FEW<T>; }
@@ -28,100 +28,169 @@ struct Stream {
     }
 };
 
+// Asks for rows to come, line by line in the order of memory and a few at a time: where several rows are read
+// in turns the processor does not foresee the next, and it waits where many are asked for at once.
+class Ahead {
+    const Stream &rows_;
+    int64_t row_, bytes_;
+    const char *line_, *end_;
+
+    void begin(int64_t row) { row_ = row, line_ = rows_[row], end_ = line_ + bytes_; }
+
+  public:
+    Ahead(const Stream &rows, int64_t bytes) : rows_(rows), bytes_(bytes) { begin(AHEAD / bytes); }
+    [[gnu::always_inline]] void ask(int64_t lines) {
+        for (; lines > 0; lines--) {
+            __builtin_prefetch(line_, 0, 2);
+            line_ += 64;
+            if (line_ >= end_) begin(row_ + 1);
+        }
+    }
+};
+
 template <class T> struct Strip {  // what the few keep beside their block, lane by lane
     int64_t columns;               // Dv in whole vectors
     T *tile, *segment;             // FEW × columns each
+    T *q;                          // FEW × D: those of lanes that go together, depth by depth
+    char *rest;                    // of keys, where they are fewer than a group
 
     Strip(const Call &c, char *room) : columns((c.Dv + W<T> - 1) / W<T> * W<T>) {
-        tile = (T *)room, segment = tile + FEW<T> * columns;
+        tile = (T *)room, segment = tile + FEW<T> * columns, q = segment + FEW<T> * columns;
+        rest = (char *)(q + FEW<T> * c.D);
     }
-    static int64_t bytes(const Call &c) { return 2 * FEW<T> * (c.Dv + W<T>) * (int64_t)sizeof(T); }
+    static int64_t bytes(const Call &c) {
+        return (2 * FEW<T> * (c.Dv + W<T>) + (FEW<T> + 2 * W<T>) * c.D) * (int64_t)sizeof(T);
+    }
 };
 
-// Scores of Q queries from lane i on, B vectors of keys at a time.
-template <class T, class X, int Q, int B>
-void score_lanes(const Call &c, const Block<T> &k, int i, const Stream &keys) {
-    constexpr int P = 16 / sizeof(T);  // depths that are transposed together
-    const int64_t ahead = AHEAD / (c.D * (int64_t)sizeof(X)) / (B * W<T>) * B * W<T> + B * W<T>;
-    for (int64_t j = 0; j < keys.n; j += B * W<T>) {
-        const X *row[B * W<T>], *soon[B * W<T>];
-        for (int w = 0; w < B * W<T>; w++) {
-            row[w] = (const X *)(keys.data + least<int64_t>(j + w, keys.n - 1) * keys.stride);
-            soon[w] = (const X *)keys[j + ahead + w];
-        }
-        Vec<T> acc[B][Q] = {};
-        int64_t d = 0;
-        for (; d + P <= c.D; d += P) {
-            if (d * (int64_t)sizeof(X) % 64 == 0)
-                for (int w = 0; w < B * W<T>; w++) __builtin_prefetch(soon[w] + d, 0, 2);
+// Scores of Q queries, of which depth d of query i is q[d · Q + i], with N keys to rows of `s`. Lanes are keys;
+// of as many queries as a part of a register has lanes, they are those queries in each part, and the parts keys.
+template <class T, class X, int Q, int GROUPS>
+void score_group(const T *q, int64_t D, const char *keys, int64_t stride, T *s, Ahead &ahead, int64_t each) {
+    constexpr int P = 16 / sizeof(T), PARTS = W<T> / P;
+    constexpr int A = Q == P ? P : Q;  // sums of a group
+    constexpr auto all = std::make_index_sequence<W<T>>();
+    const char *part[GROUPS][PARTS];
+    for (int g = 0; g < GROUPS; g++)
+        for (int n = 0; n < PARTS; n++) part[g][n] = keys + (g * W<T> + n * P) * stride;
+    int64_t rows[4] = {0, stride, 2 * stride, 3 * stride};
+    asm("" : "+r"(rows[3]));
+    Vec<T> acc[GROUPS][A] = {};
+    int64_t d = 0;
+    for (; d + P <= D; d += P, q += P * Q) {
+        ahead.ask(each);
+        if constexpr (Q == P) {
+            [&]<size_t... at>(std::index_sequence<at...>) {
+                const Vec<T> queries[P] = {repeat(q + at * Q)...};
+#pragma GCC unroll 2
+                for (int g = 0; g < GROUPS; g++)
 #pragma GCC unroll 4
-            for (int b = 0; b < B; b++) {
+                    for (int p = 0; p < P; p++) {
+                        const Vec<T> x = wide_parts<T, X>(part[g], rows[p]);
+                        ((acc[g][p] = fma(spread_part<at>(x, all), queries[at], acc[g][p])), ...);
+                    }
+            }(std::make_index_sequence<P>());
+        } else {
+#pragma GCC unroll 2
+            for (int g = 0; g < GROUPS; g++) {
                 Vec<T> x[P];
 #pragma GCC unroll 4
-                for (int p = 0; p < P; p++) x[p] = wide_parts<T>(row + b * W<T> + p, P, d);
+                for (int p = 0; p < P; p++) x[p] = wide_parts<T, X>(part[g], rows[p]);
                 transpose_parts<T>(x);
 #pragma GCC unroll 4
                 for (int p = 0; p < P; p++)
 #pragma GCC unroll 4
-                    for (int q = 0; q < Q; q++)
-                        acc[b][q] = fma(x[p], spread<Vec<T>>(k.q[(d + p) * k.L + i + q]), acc[b][q]);
+                    for (int i = 0; i < Q; i++) acc[g][i] = fma(x[p], spread<Vec<T>>(q[p * Q + i]), acc[g][i]);
             }
         }
-        for (; d < c.D; d++)
-            for (int b = 0; b < B; b++) {
+        for (int g = 0; g < GROUPS; g++)
+            for (int n = 0; n < PARTS; n++) part[g][n] += P * sizeof(X);
+    }
+    for (; d < D; d++, q += Q)
+        for (int g = 0; g < GROUPS; g++) {
+            for (int a = 0; a < A; a++) {
                 Vec<T> x;
-                for (int w = 0; w < W<T>; w++) x[w] = widen(row[b * W<T> + w][d]);
-                for (int q = 0; q < Q; q++)
-                    acc[b][q] = fma(x, spread<Vec<T>>(k.q[d * k.L + i + q]), acc[b][q]);
+                for (int w = 0; w < W<T>; w++)
+                    x[w] = widen(peek<X>(part[g][w / P] + (Q == P ? a : w % P) * stride));
+                acc[g][a] = fma(x, Q == P ? repeat(q) : spread<Vec<T>>(q[a]), acc[g][a]);
             }
-        for (int b = 0; b < B; b++)
-            for (int q = 0; q < Q; q++) store(k.s + (i + q) * TILE + j + b * W<T>, acc[b][q]);
+            for (int n = 0; n < PARTS; n++) part[g][n] += sizeof(X);
+        }
+    for (int g = 0; g < GROUPS; g++) {
+        if (Q == P) transpose_parts<T>(acc[g]);
+        for (int i = 0; i < Q; i++) store(s + i * TILE + g * W<T>, acc[g][i]);
     }
 }
 
-// The sums of a strip of values for Q queries from lane i on, R vectors of columns from d on.
+// Scores of Q queries from lane i on, by groups of keys; the last overlaps the one before.
+template <class T, class X, int Q>
+void score_lanes(const Call &c, const Block<T> &k, const Strip<T> &strip, int i, const Stream &keys) {
+    constexpr int P = 16 / sizeof(T), GROUPS = 2, N = GROUPS * W<T>;
+    const int64_t bytes = c.D * (int64_t)sizeof(X), steps = most<int64_t>(1, c.D / P);
+    const int64_t each = ((bytes + 63) / 64 * N + steps - 1) / steps;
+    Ahead ahead(keys, bytes);
+    const char *data = keys.data;
+    int64_t stride = keys.stride, n = keys.n;
+    if (n < N) {  // nothing is read beyond the last key
+        for (int64_t j = 0; j < N; j++) std::memcpy(strip.rest + j * bytes, keys[least(j, n - 1)], bytes);
+        data = strip.rest, stride = bytes, n = N;
+    }
+    for (int64_t j = 0; j < n; j += N) {
+        const int64_t from = least(j, n - N);
+        score_group<T, X, Q, GROUPS>(strip.q + i * c.D, c.D, data + from * stride, stride, k.s + i * TILE + from,
+                                     ahead, each);
+    }
+}
+
+// n rows of values, R vectors of columns of each, for Q queries: weights at p and sums, each query's apart by TILE and
+// `columns`.
 template <class T, class X, int Q, int R>
-[[gnu::always_inline]] inline void carry_strip(const Block<T> &k, const Strip<T> &strip, int i, const X *const *row,
-                                               int64_t j, int64_t n, int64_t d, int64_t rest) {
+[[gnu::always_inline]] inline void carry_strip(const T *p, const char *values, int64_t stride, int64_t n, int64_t rest,
+                                               T *sums, int64_t columns, Ahead &ahead) {
+    constexpr int BYTES = R * W<T> * sizeof(X), EVERY = BYTES < 64 ? 64 / BYTES : 1;
     Vec<T> acc[Q][R];
     for (int q = 0; q < Q; q++)
-        for (int r = 0; r < R; r++) acc[q][r] = load<Vec<T>>(strip.tile + (i + q) * strip.columns + d + r * W<T>);
+        for (int r = 0; r < R; r++) acc[q][r] = load<Vec<T>>(sums + q * columns + r * W<T>);
     for (int64_t t = 0; t < n; t++) {
+        const X *row = (const X *)(values + t * stride);
+        if (t % EVERY == 0) ahead.ask(most(1, BYTES / 64));
         Vec<T> x[R];
-        for (int r = 0; r < R; r++) x[r] = rest < W<T> ? wide<T>(row[t] + d, rest) : wide(row[t] + d + r * W<T>);
+        for (int r = 0; r < R; r++) x[r] = rest < W<T> ? wide<T>(row, rest) : wide(row + r * W<T>);
 #pragma GCC unroll 4
         for (int q = 0; q < Q; q++) {
-            const Vec<T> p = spread<Vec<T>>(k.s[(i + q) * TILE + j + t]);
+            const Vec<T> weight = spread<Vec<T>>(p[q * TILE + t]);
 #pragma GCC unroll 8
-            for (int r = 0; r < R; r++) acc[q][r] = fma(x[r], p, acc[q][r]);
+            for (int r = 0; r < R; r++) acc[q][r] = fma(x[r], weight, acc[q][r]);
         }
     }
     for (int q = 0; q < Q; q++)
-        for (int r = 0; r < R; r++) store(strip.tile + (i + q) * strip.columns + d + r * W<T>, acc[q][r]);
+        for (int r = 0; r < R; r++) store(sums + q * columns + r * W<T>, acc[q][r]);
 }
 
 template <class T, class X, int Q>
 void carry_lanes(const Call &c, const Block<T> &k, const Strip<T> &strip, int i, const Stream &values) {
     constexpr int R = 8 / Q;
-    const int64_t ahead = AHEAD / (c.Dv * (int64_t)sizeof(X) + 1) / STRIP * STRIP + STRIP;
-    for (int64_t j = 0; j < values.n; j += STRIP) {
-        const int64_t n = least<int64_t>(STRIP, values.n - j);
-        const X *row[STRIP];
-        for (int64_t t = 0; t < n; t++) row[t] = (const X *)values[j + t];
-        for (int64_t t = 0; t < STRIP; t++)
-            for (int64_t byte = 0; byte < c.Dv * (int64_t)sizeof(X); byte += 64)
-                __builtin_prefetch(values[j + ahead + t] + byte, 0, 2);
+    const int64_t Dv = c.Dv, columns = strip.columns, stride = values.stride, all = values.n;
+    const int64_t together = Dv <= R * W<T> ? all : Q == 1 ? 1 : STRIP;
+    T *const sums = strip.tile + i * columns;
+    const T *const p = k.s + i * TILE;
+    Ahead ahead(values, most<int64_t>(1, Dv * (int64_t)sizeof(X)));
+    const char *row = values.data;
+    for (int64_t j = 0; j < all; j += together, row += together * stride) {
+        const int64_t n = least(together, all - j);
         int64_t d = 0;
-        for (; d + R * W<T> <= c.Dv; d += R * W<T>) carry_strip<T, X, Q, R>(k, strip, i, row, j, n, d, W<T>);
-        for (; d < c.Dv; d += W<T>) carry_strip<T, X, Q, 1>(k, strip, i, row, j, n, d, c.Dv - d);
+        for (; d + R * W<T> <= Dv; d += R * W<T>)
+            carry_strip<T, X, Q, R>(p + j, row + d * sizeof(X), stride, n, W<T>, sums + d, columns, ahead);
+        for (; d < Dv; d += W<T>)
+            carry_strip<T, X, Q, 1>(p + j, row + d * sizeof(X), stride, n, Dv - d, sums + d, columns, ahead);
     }
 }
 
-// Calls f<Q>(i) for lanes i … i + Q - 1 of all n.
+// Calls f<Q>(i) for lanes i … i + Q - 1, which are all n.
 template <class F> [[gnu::always_inline]] inline void by_lanes(int64_t n, const F &f) {
     int i = 0;
-    for (; i + 4 <= n; i += 4) f.template operator()<4>(i);
-    if (i + 2 <= n) f.template operator()<2>(i), i += 2;
+    for (; i + 2 < n; i += 4) f.template operator()<4>(i);  // of three, a fourth is worked out and left
+    if (i + 2 == n) f.template operator()<2>(i), i += 2;
     if (i < n) f.template operator()<1>(i);
 }
 
@@ -171,11 +240,11 @@ template <class T, class X>
 void few_through_tile(const Call &c, const Units<T> &units, Block<T> &k, const Strip<T> &strip, Keys keys,
                       const Stream &key_rows, const Stream &value_rows) {
     if (adds(c) && !addends(c, k, keys)) return;
-    by_lanes(k.n, [&]<int Q>(int i) { score_lanes<T, X, Q, 4 / Q>(c, k, i, key_rows); });
+    by_lanes(k.n, [&]<int Q>(int i) { score_lanes<T, X, Q>(c, k, strip, i, key_rows); });
     decorate_lanes(c, k, keys);
     Vec<T> carry[V];
     exponentials_of_lanes(units, k, keys.n, carry);
-    std::memset(strip.tile, 0, k.n * strip.columns * sizeof(T));
+    std::memset(strip.tile, 0, FEW<T> * strip.columns * sizeof(T));
     by_lanes(k.n, [&]<int Q>(int i) { carry_lanes<T, X, Q>(c, k, strip, i, value_rows); });
     for (int i = 0; i < k.n; i++) {
         const Vec<T> a = spread<Vec<T>>((T)carry[i / W<T>][i % W<T>]);
@@ -191,6 +260,10 @@ void few_through_segment(const Call &c, const Units<T> &units, Block<T> &k, int6
     const Strip<T> strip(c, scratch);
     T *packed = (T *)(scratch + (Strip<T>::bytes(c) + 63) / 64 * 64);
     std::memset(strip.segment, 0, k.n * strip.columns * sizeof(T));
+    by_lanes(k.n, [&]<int Q>(int i) {
+        for (int64_t d = 0; d < c.D; d++)
+            for (int q = 0; q < Q; q++) strip.q[i * c.D + d * Q + q] = k.q[d * k.L + i + q];
+    });
     const char *all_keys = c.at(c.key, k.b, k.kv), *all_values = c.at(c.value, k.b, k.kv);
     const bool in_place = dense(c.key) && dense(c.value);
     for (int64_t j0 = first, end; j0 < last && !watch.stopped(); j0 = end) {

@@ -155,29 +155,30 @@ inline auto set_bytes(const char *p, double) {
     for (int i = 0; i < W<double>; i++) x[i] = (uint8_t)p[i];
     return x != LongWords{};
 }
-// Numbers that lie apart, as many to each part of 16 bytes of a vector of T: part n has those at row[n · by].
-template <class T, class X> [[gnu::always_inline]] inline Vec<T> wide_parts(const X *const *row, int by, int64_t d) {
+// Numbers that lie apart, as many to each part of 16 bytes of a vector of T: part n has those `offset` bytes
+// from part[n].
+template <class T, class X> [[gnu::always_inline]] inline Vec<T> wide_parts(const char *const *part, int64_t offset) {
     constexpr int P = 16 / sizeof(T), parts = W<T> / P;
     X numbers[W<T>];
 #pragma GCC unroll 4
-    for (int n = 0; n < parts; n++) std::memcpy(numbers + n * P, row[n * by] + d, P * sizeof(X));
+    for (int n = 0; n < parts; n++) std::memcpy(numbers + n * P, part[n] + offset, P * sizeof(X));
     return wide(numbers);
 }
 #if defined(__AVX2__) && !defined(__AVX512F__)
-template <> inline Vec<float> wide_parts<float, float>(const float *const *row, int by, int64_t d) {
-    const __m256 low = _mm256_castps128_ps256(_mm_loadu_ps(row[0] + d));
-    return (Vec<float>)_mm256_insertf128_ps(low, _mm_loadu_ps(row[by] + d), 1);
+template <> inline Vec<float> wide_parts<float, float>(const char *const *part, int64_t offset) {
+    const __m256 low = _mm256_castps128_ps256(_mm_loadu_ps((const float *)(part[0] + offset)));
+    return (Vec<float>)_mm256_insertf128_ps(low, _mm_loadu_ps((const float *)(part[1] + offset)), 1);
 }
 inline __m128i halves(const void *a, const void *b) {  // 8 bytes of each
     int64_t low, high;
     std::memcpy(&low, a, 8), std::memcpy(&high, b, 8);
     return _mm_set_epi64x(high, low);
 }
-template <> inline Vec<float> wide_parts<float, Half>(const Half *const *row, int by, int64_t d) {
-    return (Vec<float>)_mm256_cvtph_ps(halves(row[0] + d, row[by] + d));
+template <> inline Vec<float> wide_parts<float, Half>(const char *const *part, int64_t offset) {
+    return (Vec<float>)_mm256_cvtph_ps(halves(part[0] + offset, part[1] + offset));
 }
-template <> inline Vec<float> wide_parts<float, Brain>(const Brain *const *row, int by, int64_t d) {
-    return (Vec<float>)_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves(row[0] + d, row[by] + d)), 16);
+template <> inline Vec<float> wide_parts<float, Brain>(const char *const *part, int64_t offset) {
+    return (Vec<float>)_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves(part[0] + offset, part[1] + offset)), 16);
 }
 #endif
 // The first n < W numbers of one, the others 0.

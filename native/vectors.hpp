@@ -40,6 +40,23 @@ template <class V, class F, size_t... I>
     return __builtin_shufflevector(a, b, f((int)I)...);
 }
 
+// The numbers of 16 bytes in each part of 16 bytes.
+template <class T> [[gnu::always_inline]] inline Vec<T> repeat(const T *p) {
+    Vec<T> x;
+    for (int n = 0; n < VECTOR_BYTES; n += 16) std::memcpy((char *)&x + n, p, 16);
+    return x;
+}
+#if defined(__AVX2__) && !defined(__AVX512F__)
+template <> inline Vec<float> repeat(const float *p) { return (Vec<float>)_mm256_broadcast_ps((const __m128 *)p); }
+template <> inline Vec<double> repeat(const double *p) { return (Vec<double>)_mm256_broadcast_pd((const __m128d *)p); }
+#endif
+
+// In each part its number `at`, throughout.
+template <int at, class V, size_t... I> [[gnu::always_inline]] inline V spread_part(V x, std::index_sequence<I...>) {
+    constexpr int P = 16 / sizeof x[0];
+    return __builtin_shufflevector(x, x, (int)I / P * P + at...);
+}
+
 // Squares within each part of 16 bytes, which every set transposes by one instruction a vector and step:
 // lane l of part n of a[i] and lane i of part n of a[l] change places.
 template <class T, int P = 16 / sizeof(T)> [[gnu::always_inline]] inline void transpose_parts(Vec<T> *a) {
