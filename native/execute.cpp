@@ -10,12 +10,13 @@ namespace regard {
 namespace {
 
 constexpr int64_t MOST_SUMS = 1 << 24;  // bytes of segments' sums, beyond which no head is split
-constexpr double SMALL = 1 << 19;
+constexpr double SMALL = 1 << 21;  // multiply-adds that one thread has done before another wakes
+constexpr int64_t ALONE = 16;      // queries; fewer read each key for little work, which takes longer
 
 }  // namespace
 
 bool is_small(const Call &c) {
-    return (double)c.batch * c.H * c.Nq * c.Nk * (c.D + c.Dv) < SMALL;
+    return (double)c.batch * c.H * c.Nq * c.Nk * (c.D + c.Dv) < (c.rows() < ALONE ? SMALL / 4 : SMALL);
 }
 
 Ran execute(const Kernels &kernels, Call c, int64_t threads, std::atomic<bool> &stop,

@@ -60,7 +60,7 @@ class AttentionMap(Summaries):
     def __init__(self, problem: Problem, result: Result, has_output: bool) -> None:
         bare = (0,) if problem.bare else ()
         self.output: Array | None = result.output[bare] if has_output else None
-        self.lse: Array | None = result.lse[bare]
+        self.lse: Array | None = result.lse_of()[bare]
         self.limit = GIB
         self._problem: Problem | None = problem
         self._weights_of: Block = result.weights_of

@@ -16,11 +16,13 @@ import numpy as np
 from . import masks
 from .biases import Alibi
 from .masks import Mask
-from .predicates import Array, first_position, narrow
+from .predicates import Array, first_position
 from .reference import check_shapes
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 NUMPY_FLOATS = {np.dtype(name) for name in FLOATS if name != "bfloat16"}  # a name takes a µs
+SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+LARGEST = {dtype: float(np.finfo(dtype).max) for dtype in (SINGLE, DOUBLE)}
 Index = tuple[int, ...]
 
 
@@ -28,7 +30,7 @@ class Result(NamedTuple):
     """What an engine returns: the output, lse, and weights on demand."""
 
     output: Array  # (*lead, H, Nq, Dv)
-    lse: Array  # (*lead, H, Nq)
+    lse_of: Callable[[], Array]  # (*lead, H, Nq), worked out where it is asked for
     weights_of: Callable[[Index, Array, Array], Array]  # (lead and head, rows, columns) -> block
     # Statistics of all weights, into arrays of zeros, where the engine has a pass of its own
     look: Callable[..., None] | None = None
@@ -72,7 +74,7 @@ class Problem:
     @property
     def dtype(self) -> np.dtype[Any]:
         """What is computed in: float32 for 16-bit arrays, else the query's."""
-        return np.result_type(self.query.dtype, np.float32)
+        return DOUBLE if self.query.dtype == DOUBLE else SINGLE
 
 
 def check(
@@ -94,7 +96,7 @@ def check(
     bias, alibi = _check_bias(bias, shape)
     start = _start(align, mask, alibi, shape)
     lo, hi = _bounds(mask, start, shape)
-    dtype = np.result_type(query.dtype, np.float32)
+    dtype = DOUBLE if query.dtype == DOUBLE else SINGLE
     return Problem(
         query=query, key=key, value=value, bare=bare, mask=mask, array=array, lo=lo, hi=hi,
         start=start, bias=bias, alibi=alibi, sinks=_sinks(sinks, query.shape[-3]),
@@ -263,6 +265,8 @@ def _start(align: Any, mask: Mask | Array | None, alibi: Alibi | None, shape: In
 
 
 def _check_fits_lead(name: str, x: Array, shape: Index) -> None:
+    if x.ndim == 0:
+        return
     try:
         np.broadcast_to(x, shape[:-3])
     except ValueError:
@@ -279,8 +283,8 @@ def _bounds(
         return None, None
     Nq, Nk = shape[-2:]
     lo, hi = _fitting(mask.bounds, shape, start[..., None, None] + np.arange(Nq), Nk)
-    hi = np.clip(hi, 0, Nk)
-    lo = np.clip(lo, 0, hi)
+    hi = np.minimum(np.maximum(hi, 0), Nk)
+    lo = np.minimum(np.maximum(lo, 0), hi)
     try:
         return np.broadcast_to(lo, shape[:-1]), np.broadcast_to(hi, shape[:-1])
     except ValueError:
@@ -315,7 +319,8 @@ def _number(name: str, x: Any, dtype: np.dtype[Any]) -> float:
         wide = np.float64(np.inf)
     if not isfinite(wide):
         raise ValueError(f"{name} must be finite, got {x}")
-    return float(narrow(wide, dtype))
+    limit = LARGEST[dtype]
+    return float(dtype.type(max(-limit, min(wide, limit))))  # a finite one stays finite
 
 
 def _softcap(x: Any, dtype: np.dtype[Any]) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..predicates import Array, narrow
-from ..problem import Index, Problem, Result
+from ..problem import LARGEST, Index, Problem, Result
 from ..threads import get_num_threads
 
 try:
@@ -64,8 +64,10 @@ def run(problem: Problem, out: Array | None = None, *, name: str) -> Result:
         strongest, keys = top or (None, None)
         call.look(received, entropy, distances, strongest, keys, pooled, most, get_num_threads())
 
-    lse = _lse(maximum, reciprocal, natural=_natural(problem))
-    return Result(output, lse, weights_of, look)
+    def lse_of() -> Array:
+        return _lse(maximum, reciprocal, natural=_natural(problem))
+
+    return Result(output, lse_of, weights_of, look)
 
 
 def plain(query: Any, key: Any, value: Any, causal: Any) -> Array | None:
@@ -115,9 +117,9 @@ def call_of(problem: Problem, name: str) -> Any:
 
 def _natural(p: Problem) -> bool:
     """Whether scores stay in natural units: what is added to them is, or base 2 has no room."""
-    added = (p.bias, p.alibi, p.softcap, p.sinks)
-    room = float(np.finfo(p.dtype).max) / 1.5  # log2(e) is less
-    return any(x is not None for x in added) or abs(p.scale) > room
+    if p.bias is not None or p.alibi is not None or p.softcap is not None or p.sinks is not None:
+        return True
+    return abs(p.scale) > LARGEST[p.dtype] / 1.5  # log2(e) is less
 
 
 @np.errstate(all="ignore")

@@ -39,15 +39,18 @@ def run(problem: Problem, out: Array | None = None, tile: tuple[int, int] | None
             m, l, blended = _attend(head, rows, width)  # noqa: E741
             output[index][rows] = blended
             maximum[index][rows], total[index][rows] = m[:, 0], l[:, 0]
-    lse = np.where(maximum == -np.inf, 0, maximum) + np.log(total)
     reciprocal = np.where(total == 0, 0, 1 / total)
+
+    @np.errstate(all="ignore")
+    def lse_of() -> Array:
+        return np.where(maximum == -np.inf, 0, maximum) + np.log(total)
 
     @np.errstate(all="ignore")
     def weights_of(index: Index, rows: Array, columns: Array) -> Array:
         m, r = maximum[index][rows, None], reciprocal[index][rows, None]
         return _weights(_Head(problem, index), rows, columns, m, r, (block, width))
 
-    return Result(output, lse, weights_of)
+    return Result(output, lse_of, weights_of)
 
 
 def tile_shape(problem: Problem) -> tuple[int, int]:
