@@ -359,7 +359,7 @@ def cores() -> int:
 # --------------------------------------------------------------------------- the command line
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
+def parse(arguments: list[str] | None, mutations: list[Mutation]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Make known mistakes in copies of the sources, one at a time, and see whether "
         "a test fails for each. Exit code 0: all are caught. 1: one survived or went wrong. "
@@ -373,7 +373,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     chosen = parser.parse_args(arguments)
     if chosen.jobs < 1:
         parser.error(f"-j must be 1 or more, got {chosen.jobs}")
-    for name in set(chosen.only or ()) - {mutation.name for mutation in MUTATIONS}:
+    for name in set(chosen.only or ()) - {mutation.name for mutation in mutations}:
         parser.error(f"--only must be a name that --list prints, got {name!r}")
     return chosen
 

@@ -77,11 +77,14 @@ MISTAKES = {
     ],
     "few.hpp": [
         ("few: one key too many at the end of the interval", "most<int64_t>(0, k.hi[i] - keys.j0); j < keys.n", "most<int64_t>(0, k.hi[i] - keys.j0 + 1); j < keys.n"),
-        ("few: a tile begins with the sums of the one before", "std::memset(strip.tile, 0, k.n * strip.columns * sizeof(T));", ""),
+        ("few: a tile begins with the sums of the one before", "std::memset(strip.tile, 0, FEW<T> * strip.columns * sizeof(T));", ""),
         ("few: the last odd query is left out", "if (i < n) f.template operator()<1>(i);", ""),
         ("few: the maximum of a vector leaves out its last lane", "for (int w = 1; w < W<T>; w++) top[i]", "for (int w = 1; w < W<T> - 1; w++) top[i]"),
         ("few: not against more than a segment of keys", "return c.rows() <= FEW<T>;", "return c.rows() <= FEW<T> && c.Nk <= SEGMENT;"),
-        ("few: a value's last columns are those of the next", "carry_strip<T, X, Q, 1>(k, strip, i, row, j, n, d, c.Dv - d)", "carry_strip<T, X, Q, 1>(k, strip, i, row, j, n, d, least<int64_t>(1, c.Dv - d))"),
+        ("few: a value's last columns are those of the next", "stride, n, Dv - d, sums + d", "stride, n, least<int64_t>(1, Dv - d), sums + d"),
+        ("few: the last group of keys ends before the last key", "from = least(j, n - N);", "from = least(j, most<int64_t>(0, n - N - 1));"),
+        ("few: of fewer keys than a group the first is taken for all", "keys[least(j, n - 1)], bytes", "keys[0], bytes"),
+        ("few: four queries share the depths of one", "repeat(q + at * Q)...", "repeat(q + at % 3 * Q)..."),
     ],
     "kernel.cpp": [
         ("segments: a short last one is skipped", "s * SEGMENT < last; s++", "s * SEGMENT < last - 3; s++"),
@@ -96,11 +99,11 @@ MISTAKES = {
     ],
     "execute.cpp": [
         ("split: the last segment is not merged", "kernels.merge(c, i, segments, ", "kernels.merge(c, i, segments - 1, "),
-        ("calls: small ones too are spread over threads", "* (c.D + c.Dv) < SMALL;", "* (c.D + c.Dv) < 0;"),
+        ("calls: small ones too are spread over threads", "< ALONE ? SMALL / 4 : SMALL)", "< ALONE ? 0 : 0)"),
     ],
     "engines/native.py": [
         ("lse: in base 2", "(1 if natural else np.log(2))", "1"),
-        ("units: base 2 where something natural is added", "added = (p.bias, p.alibi,", "added = (p.alibi,"),
+        ("units: base 2 where something natural is added", "if p.bias is not None or p.alibi", "if p.alibi"),
     ],
     "arithmetic.hpp": [
         ("rounding: left as the thread was told", "_mm_setcsr(0x1f80);", ""),
