@@ -154,13 +154,14 @@ template <class T, class X, int Q, int R>
     for (int64_t t = 0; t < n; t++) {
         const X *row = (const X *)(values + t * stride);
         if (t % EVERY == 0) ahead.ask(most(1, BYTES / 64));
-        Vec<T> x[R];
-        for (int r = 0; r < R; r++) x[r] = rest < W<T> ? wide<T>(row, rest) : wide(row + r * W<T>);
+        Vec<T> weight[Q];
 #pragma GCC unroll 4
-        for (int q = 0; q < Q; q++) {
-            const Vec<T> weight = spread<Vec<T>>(p[q * TILE + t]);
+        for (int q = 0; q < Q; q++) weight[q] = spread<Vec<T>>(p[q * TILE + t]);
 #pragma GCC unroll 8
-            for (int r = 0; r < R; r++) acc[q][r] = fma(x[r], weight, acc[q][r]);
+        for (int r = 0; r < R; r++) {
+            const Vec<T> x = rest < W<T> ? wide<T>(row, rest) : wide(row + r * W<T>);
+#pragma GCC unroll 4
+            for (int q = 0; q < Q; q++) acc[q][r] = fma(x, weight[q], acc[q][r]);
         }
     }
     for (int q = 0; q < Q; q++)
@@ -171,7 +172,8 @@ template <class T, class X, int Q>
 void carry_lanes(const Call &c, const Block<T> &k, const Strip<T> &strip, int i, const Stream &values) {
     constexpr int R = 8 / Q;
     const int64_t Dv = c.Dv, columns = strip.columns, stride = values.stride, all = values.n;
-    const int64_t together = Dv <= R * W<T> ? all : Q == 1 ? 1 : STRIP;
+    // One row at a time is read as the processor foresees it, where memory and not its widening is waited for.
+    const int64_t together = Dv <= R * W<T> ? all : Q == 1 && sizeof(X) > 2 ? 1 : STRIP;
     T *const sums = strip.tile + i * columns;
     const T *const p = k.s + i * TILE;
     Ahead ahead(values, most<int64_t>(1, Dv * (int64_t)sizeof(X)));
