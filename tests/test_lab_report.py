@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib", reason="figures need matplotlib")
 from typer.testing import CliRunner
 
 from regard import cli, lab
-from regard.lab import report
+from regard.lab import drawing, report
 from regard.lab.result import Check, Result, Table, Verdict, show
 
 
@@ -23,7 +23,7 @@ def made(*held, missing=""):
         name="made", question="Is 1 < 2 & 2 > 1?", table=Table(("n", "text"), [(1234, "<b>")]),
         verdict=Verdict(tuple(Check(f"check {i}", "<seen>", h) for i, h in enumerate(held)), missing),
         notes=("a note",), exercise="Why?", answer="Because.",
-        draw=lambda: lab.drawing.panels(["a panel"])[0],
+        draw=lambda: drawing.panels(["a panel"])[0],
     )  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def test_html_is_escaped_and_holds_its_figure():
     assert "Is 1 &lt; 2 &amp; 2 &gt; 1?" in html
     assert html.count("<svg") == 1
     assert "currentColor" in html
-    assert lab.drawing.INK not in html
+    assert drawing.INK not in html
 
 
 def test_numbers_are_shown_short():
@@ -109,6 +109,17 @@ def test_the_command_writes_all_into_one_page(monkeypatch, tmp_path):
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert page.count("<section") == 2
     assert list((tmp_path / "report").iterdir()) == [tmp_path / "report" / "index.html"]
+
+
+def test_the_command_says_how_what_was_not_run_can_be(monkeypatch):
+    monkeypatch.setattr(cli.lab, "EXPERIMENTS", ("shapes", "sinks"))
+    absent = lab.result.not_run("sinks", "How?", ["smollm2"])
+    monkeypatch.setattr(lab.sinks, "run", lambda seed: absent)
+    result = invoke("all")
+    assert result.exit_code == 0
+    last = result.stdout.splitlines()[-2:]
+    assert last[0].endswith("not run, or not all of it: sinks (not at hand: smollm2)")
+    assert last[1] == f"sinks: {absent.answer}"
 
 
 def test_a_verdict_that_fails_is_an_exit_code(monkeypatch):

@@ -50,6 +50,9 @@ def lab(
             beside.write_text(report.page(results, seed), encoding="utf-8")
     if name == "all":
         print(report.counted(results))
+        for result in results:
+            if result.verdict.missing:
+                print(f"{result.name}: {result.answer}")
     if any(result.verdict.word == "fails" for result in results):
         raise typer.Exit(1)
 
