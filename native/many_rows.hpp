@@ -133,9 +133,10 @@ template <int R = ROWS> void block_of(int64_t rows, const Part &part, int64_t ro
     block<R>(part, row, sums);
 }
 
-// Rows that an item takes.
+// Rows that an item takes, all about as many.
 inline int64_t chunk(const Product &p) {
-    return ROWS * pieces(most(LEAST_ROWS, CHUNK / (4 * most<int64_t>(1, p.in))), ROWS);
+    const int64_t most_rows = most(LEAST_ROWS, CHUNK / (4 * most<int64_t>(1, p.in)));
+    return ROWS * pieces(pieces(p.rows, pieces(p.rows, most_rows)), ROWS);
 }
 
 // Vectors of the depth that go together.

@@ -7,8 +7,9 @@ Source: Lan et al., "ALBERT: A Lite BERT for Self-supervised Learning of Languag
 
 from __future__ import annotations
 
+from ..nn import MLP
 from ..predicates import Array
-from .bert import Bert, Layer, linear, norm, packed
+from .bert import Activation, Bert, Layer, linear, norm, packed
 from .settings import Settings
 from .tensors import Tensors
 
@@ -31,7 +32,10 @@ class Albert(Bert):
         self._map = linear(
             tensors, "encoder.embedding_hidden_mapping_in", D, self._embedding_size(settings)
         )
-        name, sizes = "encoder.albert_layer_groups.{}.albert_layers.{}", (D, F, self.epsilon)
+        name, sizes = (
+            "encoder.albert_layer_groups.{}.albert_layers.{}",
+            (D, F, self.epsilon, self.activation),
+        )
         read = [
             [_layer(tensors, name.format(g, j), *sizes) for j in range(inner)]
             for g in range(groups)
@@ -42,12 +46,17 @@ class Albert(Bert):
         return self._map(super()._embedded(ids))
 
 
-def _layer(tensors: Tensors, name: str, D: int, F: int, epsilon: float) -> Layer:
+def _layer(
+    tensors: Tensors, name: str, D: int, F: int, epsilon: float, activation: Activation
+) -> Layer:
     return Layer(
         qkv=packed(tensors, f"{name}.attention", D),
         attention=linear(tensors, f"{name}.attention.dense", D, D),
         attention_norm=norm(tensors, f"{name}.attention.LayerNorm", D, epsilon),
-        intermediate=linear(tensors, f"{name}.ffn", F, D),
-        output=linear(tensors, f"{name}.ffn_output", D, F),
+        mlp=MLP(
+            linear(tensors, f"{name}.ffn", F, D),
+            linear(tensors, f"{name}.ffn_output", D, F),
+            activation,
+        ),
         output_norm=norm(tensors, f"{name}.full_layer_layer_norm", D, epsilon),
     )

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
-from .. import call
 from ..corpus import Averages
 from ..elementwise import ACTIVATIONS
-from ..nn import Embedding, LayerNorm, Linear
+from ..nn import MLP, Embedding, LayerNorm, Linear
+from ..nn.attention import token_by_token
 from ..predicates import Array
 from ..trace import Trace
 from .loading import Source
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Bert", "Layer", "linear", "norm", "packed"]
 
 Attend = Callable[[Array, Array, Array], Array]
+Activation = Callable[..., Array]
 
 
 class Layer(NamedTuple):
@@ -39,8 +40,7 @@ class Layer(NamedTuple):
     qkv: Linear  # (3D, D): queries, keys and values in one product
     attention: Linear  # (D, D)
     attention_norm: LayerNorm  # (D,)
-    intermediate: Linear  # (F, D)
-    output: Linear  # (D, F)
+    mlp: MLP  # (F, D), then (D, F)
     output_norm: LayerNorm  # (D,)
 
 
@@ -83,7 +83,7 @@ class Bert:
     def _read_layers(self, settings: Settings, tensors: Tensors) -> list[Layer]:
         F = settings.size("intermediate_size")
         return [
-            _layer(tensors, f"encoder.layer.{i}", self.width, F, self.epsilon)
+            _layer(tensors, f"encoder.layer.{i}", self.width, F, self.epsilon, self.activation)
             for i in range(settings.size("num_hidden_layers"))
         ]
 
@@ -108,7 +108,7 @@ class Bert:
         TypeError, ValueError
             If the ids are no ints, not in the vocabulary, or more than the model can place.
         """
-        return self._forward(self._check(ids), call.attention)
+        return self._forward(self._check(ids), token_by_token)
 
     @overload
     def look(
@@ -216,9 +216,7 @@ class Bert:
         q, k, v = np.moveaxis(packed, -3, 0).swapaxes(-3, -2)  # (…, H, N, HS) each, no copy
         heads = attend(q, k, v).swapaxes(-3, -2).reshape(*lead, N, D)  # side by side
         x = layer.attention_norm(layer.attention(heads), residual=x)
-        inner = layer.intermediate(x)  # (…, N, F)
-        self.activation(inner, out=inner)
-        return layer.output_norm(layer.output(inner), residual=x)
+        return layer.output_norm(layer.mlp(x), residual=x)
 
     def _check(self, ids: Any) -> Array:
         ids = np.asarray(ids)
@@ -234,13 +232,18 @@ class Bert:
         return ids
 
 
-def _layer(tensors: Tensors, name: str, D: int, F: int, epsilon: float) -> Layer:
+def _layer(
+    tensors: Tensors, name: str, D: int, F: int, epsilon: float, activation: Activation
+) -> Layer:
     return Layer(
         qkv=packed(tensors, f"{name}.attention.self", D),
         attention=linear(tensors, f"{name}.attention.output.dense", D, D),
         attention_norm=norm(tensors, f"{name}.attention.output.LayerNorm", D, epsilon),
-        intermediate=linear(tensors, f"{name}.intermediate.dense", F, D),
-        output=linear(tensors, f"{name}.output.dense", D, F),
+        mlp=MLP(
+            linear(tensors, f"{name}.intermediate.dense", F, D),
+            linear(tensors, f"{name}.output.dense", D, F),
+            activation,
+        ),
         output_norm=norm(tensors, f"{name}.output.LayerNorm", D, epsilon),
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 from .. import call, masks
 from ..cache import KVCache
 from ..corpus import Averages
+from ..nn.attention import token_by_token
 from ..predicates import Array
 from ..trace import Trace
 from .generation import Generation, Prompt
@@ -232,7 +233,7 @@ class Decoder:
         raise NotImplementedError
 
     def _attend(self, layer: int, q: Array, k: Array, v: Array) -> Array:
-        return call.attention(q, k, v, causal=True, mask=self._mask(layer))
+        return token_by_token(q, k, v, causal=True, mask=self._mask(layer))
 
     def _cached(self, caches: list[KVCache], layer: int, q: Array, k: Array, v: Array) -> Array:
         cache = caches[layer]
@@ -240,7 +241,7 @@ class Decoder:
         mask = self._mask(layer)
         if mask is None and q.shape[-2] == 1:  # it sees all there is: the shortest road
             return call.attention(q, cache.key, cache.value)
-        return call.attention(q, cache.key, cache.value, causal=True, align=at, mask=mask)
+        return token_by_token(q, cache.key, cache.value, causal=True, align=at, mask=mask)
 
     def _mask(self, layer: int) -> Any:
         seen = self.windows[layer]

@@ -13,9 +13,10 @@ from ..cache import KVCache
 from ..predicates import Array
 from .linear import Linear, alike
 
-__all__ = ["MultiHeadAttention"]
+__all__ = ["MultiHeadAttention", "token_by_token"]
 
 Turn = Callable[[Array], Array]
+WORTH = 2**16  # numbers, of which a copy takes longer than a call with a place for its output
 
 
 class MultiHeadAttention:
@@ -181,6 +182,15 @@ class MultiHeadAttention:
         """What each head attends to: the weights of the same call."""
         q, k, v = self.split(x, context)
         return call.look(q, k, v, causal=causal, align=align, mask=mask)
+
+
+def token_by_token(query: Array, key: Array, value: Array, **options: Any) -> Array:
+    """`regard.attention`, its output laid out so that to glue the heads together is no copy."""
+    if query.size < WORTH:
+        return call.attention(query, key, value, **options)
+    *lead, H, Nq, _ = query.shape
+    place = np.empty((*lead, Nq, H, value.shape[-1]), query.dtype).swapaxes(-3, -2)
+    return call.attention(query, key, value, out=place, **options)
 
 
 def _to_heads(x: Array, heads: int) -> Array:

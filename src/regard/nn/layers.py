@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,9 @@ from ..predicates import Array
 from .linear import Linear, alike
 from .weights import Weights, check_weights, rows_of
 
-__all__ = ["MLP", "Embedding", "GatedMLP", "LayerNorm", "RMSNorm"]
+__all__ = ["MLP", "Embedding", "GatedMLP", "LayerNorm", "RMSNorm", "in_parts"]
+
+TOGETHER = 512  # rows that go through an MLP together
 
 
 class Embedding:
@@ -68,6 +71,15 @@ class RMSNorm(NamedTuple):
         return rms_norm(x, self.weight, self.epsilon, residual=residual)
 
 
+def in_parts(layer: Callable[[Array], Array], x: Array) -> Array:
+    """layer(x (…, D)), some rows at a time: what lies between its steps then stays in cache."""
+    rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])
+    if len(rows) <= TOGETHER:
+        return layer(x)
+    parts = [layer(rows[i : i + TOGETHER]) for i in range(0, len(rows), TOGETHER)]
+    return np.concatenate(parts).reshape(*x.shape[:-1], -1)
+
+
 class MLP(NamedTuple):
     """down(activation(up(x))); the activation is one of `nn.ACTIVATIONS`."""
 
@@ -77,6 +89,9 @@ class MLP(NamedTuple):
 
     def __call__(self, x: Array) -> Array:
         """x (…, D) to (…, D)."""
+        return in_parts(self._of_some, x)
+
+    def _of_some(self, x: Array) -> Array:
         inner = self.up(x)  # (…, F)
         return self.down(self.activation(inner, out=inner))
 
@@ -105,6 +120,9 @@ class GatedMLP:
 
     def __call__(self, x: Array) -> Array:
         """x (…, D) to (…, D)."""
+        return in_parts(self._of_some, x)
+
+    def _of_some(self, x: Array) -> Array:
         if self.packed is not None:
             both, F = self.packed(x), self.gate.shape[0]  # (…, 2F)
             gate, up = both[..., :F], both[..., F:]
