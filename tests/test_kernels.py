@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from helpers import draw
+from helpers import draw, wait_for_ctrl_c
 
 import regard
-from regard import kernels
+from regard import elementwise, kernels
 from regard.engines import native
 from regard.nn import Blocks, Linear
 from regard.nn.weights import BYTES
+from regard.rotary import rotate, table
 
 pytestmark = pytest.mark.skipif(not native.SETS, reason="the native engine is not built")
 KINDS = list(kernels.HELD)
@@ -129,6 +130,38 @@ def test_nothing_to_add_up():
         np.testing.assert_array_equal(y, [bias] * rows)
     assert Linear(np.zeros((3, 5), np.float32))(np.zeros((0, 5), np.float32)).shape == (0, 3)
     assert Linear(np.zeros((0, 5), np.float32))(np.zeros((2, 5), np.float32)).shape == (2, 0)
+
+
+def test_ctrl_c_stops_a_long_product_soon():
+    call = "x = np.ones((8192, 4096), np.float32); regard.nn.Linear(x)(x)"  # takes seconds
+    assert wait_for_ctrl_c(call, after=0.7) < 0.4  # 0.2 where nothing else runs
+
+
+@pytest.mark.parametrize("pairing", ["half", "interleaved"])
+@pytest.mark.parametrize("shape", [(7, 6), (3, 5, 2), (2, 3, 1, 64), (2, 0, 8)])
+def test_rotated_rows_have_the_bits_of_numpys(pairing, shape):
+    (x,) = draw(13, (*shape[:-3], shape[-2], *shape[-3:-2], 3 * shape[-1]), dtype=np.float32)
+    x = x[..., shape[-1] : 2 * shape[-1]]  # as queries lie between others
+    x = x.swapaxes(-3, -2) if len(shape) > 2 else x
+    cosine, sine = (a.astype(np.float32) for a in table(np.arange(shape[-2]), shape[-1]))
+    expected = rotate(x, cosine, sine, pairing=pairing)
+    np.testing.assert_array_equal(elementwise.rotate(x, cosine, sine, pairing=pairing), expected)
+    assert x.shape == shape
+
+
+def test_a_gate_of_rows_that_lie_apart():
+    (both,) = draw(14, (701, 2 * 211), low=-9, high=9, dtype=np.float32)
+    threads = regard.get_num_threads()
+    gate, up = both[:, :211], both[:, 211:]
+    whole = elementwise.silu_gate(np.ascontiguousarray(gate), np.ascontiguousarray(up))
+    try:
+        for n in (1, 3):
+            regard.set_num_threads(n)
+            np.testing.assert_array_equal(elementwise.silu_gate(gate, up), whole)
+            np.testing.assert_array_equal(elementwise.silu_gate(gate[::2], up[::2]), whole[::2])
+            np.testing.assert_array_equal(elementwise.silu_gate(gate[:1], up[:1]), whole[:1])
+    finally:
+        regard.set_num_threads(threads)
 
 
 def test_a_processor_is_never_asked_for_what_it_lacks():

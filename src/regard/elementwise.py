@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from . import kernels
-from . import rotary as turning
 from .predicates import Array
+from .rotary import PAIRINGS
+from .rotary import rotate as _rotate
 
 __all__ = [
     "ACTIVATIONS",
@@ -155,9 +156,9 @@ def rms_norm(x: Array, weight: Array, epsilon: float, *, residual: Array | None 
 
 def rotate(x: Array, cosine: Array, sine: Array, *, pairing: str = "half") -> Array:
     """x (…, N, D) turned by the angles (N, D/2) of its positions: `regard.rotary.rotate`."""
-    if cosine.ndim == 2 and pairing in turning.PAIRINGS and kernels.takes(x, cosine, sine):
+    if cosine.ndim == 2 and pairing in PAIRINGS and kernels.takes(x, cosine, sine):
         return kernels.rotate(x, cosine, sine, interleaved=pairing == "interleaved")
-    return turning.rotate(x, cosine, sine, pairing=pairing)
+    return _rotate(x, cosine, sine, pairing=pairing)
 
 
 def _each(name: str, form: Callable[[Array], Array], x: Array, out: Array | None) -> Array:

@@ -44,3 +44,13 @@ def test_mlps(name, peer):
     expected = (peer(tx @ tg.T) * (tx @ tu.T)) @ td.T
     np.testing.assert_allclose(gated, expected, atol=2e-4)
     np.testing.assert_array_equal(x, kept)
+
+
+@pytest.mark.parametrize("rows", [512, 513, 1031])
+def test_an_mlp_takes_rows_in_parts(rows):
+    x, up, down = draw(5, (1, rows, 7), (11, 7), (7, 11), dtype=np.float32)
+    mlp = nn.MLP(nn.Linear(up), nn.Linear(down), nn.ACTIVATIONS["gelu"])
+    gated = nn.GatedMLP(nn.Linear(up), nn.Linear(up), nn.Linear(down))
+    for layer in (mlp, gated):
+        one_by_one = np.concatenate([layer(x[:, i : i + 5]) for i in range(0, rows, 5)], axis=1)
+        np.testing.assert_allclose(layer(x), one_by_one, atol=1e-5)
