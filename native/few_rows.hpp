@@ -8,13 +8,16 @@ namespace {
 
 constexpr int64_t FEW = 8;          // rows
 constexpr int GROUP = 24;           // outputs that are folded together; a multiple of L and of each O
-constexpr int64_t AHEAD = 1 << 13;  // bytes from what is read to what memory is asked for
+constexpr int64_t AHEAD = 1 << 12;  // bytes that memory is asked for before the rows that are next
+
+// What lies so far ahead is asked for: all of the next rows is there when they are begun.
+inline int64_t ahead(const Product &p, int outs) { return outs * p.stride + AHEAD; }
 
 // Sums of R rows and O outputs over all depths. The rows of the weights are short, too short for the
 // processor to see where the reading goes: so it is told.
 template <class Kind, int R, int O>
 [[gnu::always_inline]] inline void few_block(const Product &p, int64_t row, int64_t first, F *sums) {
-    const char *w = p.weight + first * p.stride;
+    const char *w = p.weight + first * p.stride, *next = w + ahead(p, O);
     const float *rows = p.x + row * p.in;
     F a[R][O];
 #pragma GCC unroll 4
@@ -27,7 +30,7 @@ template <class Kind, int R, int O>
         const float *x = rows + s * STEP;
 #pragma GCC unroll 16
         for (int line = 0; line < O * Kind::block; line += 64)
-            __builtin_prefetch(w + s * O * Kind::block + line + AHEAD, 0, 2);
+            __builtin_prefetch(next + s * O * Kind::block + line, 0, 2);
         if constexpr (R == 1) {
 #pragma GCC unroll 8
             for (int o = 0; o < O; o++) {
@@ -82,7 +85,7 @@ template <class Kind, int R> void few_group(const Product &p, int64_t row, int64
 
 // All rows of the outputs begin … end.
 template <class Kind> void few(const Product &p, int64_t begin, int64_t end) {
-    for (int64_t line = 0; line < least(AHEAD, (end - begin) * p.stride); line += 64)
+    for (int64_t line = 0; line < least(ahead(p, 8), (end - begin) * p.stride); line += 64)
         __builtin_prefetch(p.weight + begin * p.stride + line, 0, 2);
     for (int64_t o = begin; o < end; o += GROUP) {
         const int64_t n = least<int64_t>(GROUP, end - o);

@@ -29,7 +29,7 @@ from mutations import (
 )
 
 TESTS = ["test_semantics", "engines/test_native_bits", "engines/test_native",
-         "engines/test_native_process"]  # fmt: skip
+         "engines/test_native_process", "test_kernels", "test_elementwise"]  # fmt: skip
 
 MISTAKES = {
     "vectors.hpp": [
@@ -93,6 +93,33 @@ MISTAKES = {
         ("tiles: the last key of a block's is left out", "to = least(tile.j0 + tile.n, k.last), skip", "to = least(tile.j0 + tile.n - (tile.n == TILE), k.last), skip"),
         ("hidden: a sum that is not finite is not looked at again", "if (finite) return;", "return;"),
         ("weights: not divided by the sum", "(T)0 : p * r;", "(T)0 : p;"),
+    ],
+    "widening.hpp": [
+        ("blocks: Q4_0 without its 8", "nibbles(p + 2, scale, scale * -8.0f, to)", "nibbles(p + 2, scale, F{}, to)"),
+        ("blocks: the high halves stand first", "to[v + VECTORS / 2] = fma(numbers(b >> 4)", "to[v + VECTORS / 2] = fma(numbers(b & 15)"),
+        ("blocks: Q8_0 without its sign", "numbers(bytes((const int8_t *)p + 2", "numbers(bytes((const uint8_t *)p + 2"),
+        ("products: what is left of a row is a number short", "std::memcpy(whole, p, n * (Kind::block / STEP));", "std::memcpy(whole, p, (n - 1) * (Kind::block / STEP));"),
+        ("products: without their bias", "y[o] = bias ? from[o] + bias[o] : from[o];", "y[o] = from[o];"),
+    ],
+    "few_rows.hpp": [
+        ("products: all rows of a group are the first", "const float *rows = p.x + row * p.in;", "const float *rows = p.x;"),
+        ("products: few rows leave out the end of their depth", "for (int v = 0; v * L < rest; v++) a[r][o]", "for (int v = 0; (v + 1) * L < rest; v++) a[r][o]"),
+    ],
+    "many_rows.hpp": [
+        ("products: chains are added in order, not as lanes are", "l = 2 * l + (i / bit & 1);", "l = i;"),
+        ("products: a part of the depth forgets the one before", "a[r][g] = part.begin ? kept[r * OUTS + g] : F{};", "a[r][g] = F{};"),
+        ("products: many rows leave out the end of their depth", "if (full < n) carry<R>(rest", "if (full < n - 1) carry<R>(rest"),
+        ("products: the last outputs of a panel are not written", "for (int64_t l = 0; l < n; l++) y[l]", "for (int64_t l = 0; l < n - 1; l++) y[l]"),
+    ],
+    "bindings_layers.cpp": [
+        ("products: Ctrl-C is not heard", "stop = PyErr_CheckSignals() != 0;", ""),
+        ("gates: their rows lie together", "b ? b + r * others : nullptr", "b ? b + r * n : nullptr"),
+        ("rotation: each head begins at the first", "i / N * x.stride(0)", "0 * x.stride(0)"),
+    ],
+    "elementwise.cpp": [
+        ("rotation: the wrong way", "y[i] = a * cosine[i] - b * sine[i];", "y[i] = a * cosine[i] + b * sine[i];"),
+        ("layer norm: without its epsilon", "squares / (float)D + c.epsilon", "squares / (float)D"),
+        ("GELU: not a number becomes one", "return (x == x) ? y : x;", "return y;"),
     ],
     "bindings.cpp": [
         ("strides: columns are taken to be side by side", "given->stride(axes + 2) * size", "size"),
