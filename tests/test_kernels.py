@@ -133,8 +133,8 @@ def test_nothing_to_add_up():
 
 
 def test_ctrl_c_stops_a_long_product_soon():
-    call = "x = np.ones((8192, 4096), np.float32); regard.nn.Linear(x)(x)"  # takes seconds
-    assert wait_for_ctrl_c(call, after=0.7) < 0.4  # 0.2 where nothing else runs
+    call = "x = np.ones((8192, 2048), np.float32); regard.nn.Linear(x)(x)"  # takes seconds
+    assert wait_for_ctrl_c(call, after=0.7) < 0.5  # 0.2 where nothing else runs
 
 
 @pytest.mark.parametrize("pairing", ["half", "interleaved"])
