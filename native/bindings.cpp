@@ -219,10 +219,11 @@ Array plain_array(const Given &x, Type type, int axes) {
     return a;
 }
 
-// Attention of three arrays that fit each other, all of one dtype, full or causal with Nq = Nk, by the best
-// set. False, and nothing said, for every other call, and where an output is not finite: those take the
-// road on which everything is checked and named.
-bool plain(Given output, Given query, Given key, Given value, bool causal, nb::callable get_threads) {
+// Attention of three arrays that fit each other, all of one dtype, full, or causal with query 0 at `start`, by
+// the best set. False, and nothing said, for every other call, and where an output is not finite: those take
+// the road on which everything is checked and named.
+bool plain(Given output, Given query, Given key, Given value, bool causal, int64_t start, double scale,
+           nb::callable get_threads) {
     const int n = (int)query.ndim(), axes = n - 3;
     if (n < 2 || axes > regard::MAX_LEAD || !same_up_to_heads(query, key) || !same_up_to_heads(query, value))
         return false;
@@ -235,14 +236,13 @@ bool plain(Given output, Given query, Given key, Given value, bool causal, nb::c
     c.Nq = query.shape(n - 2), c.Nk = key.shape(n - 2), c.D = query.shape(n - 1), c.Dv = value.shape(n - 1);
     const bool fits = (int64_t)key.shape(n - 1) == c.D && (int64_t)value.shape(n - 2) == c.Nk && c.H % c.Hkv == 0 &&
                       (axes < 0 || (int64_t)value.shape(axes) == c.Hkv) && (int64_t)output.shape(n - 1) == c.Dv;
-    if (!fits || !fits_scratch(c) || (causal && c.Nq != c.Nk)) return false;
+    if (!fits || !fits_scratch(c)) return false;
     const Type type = query.itemsize() == 2 ? Type::f16 : query.itemsize() == 4 ? Type::f32 : Type::f64;
     c.query = plain_array(query, type, axes), c.key = plain_array(key, type, axes);
     c.value = plain_array(value, type, axes), c.output = plain_array(output, type, axes);
-    c.scale = 1 / std::sqrt((double)c.D);
-    if (type != Type::f64) c.scale = (float)c.scale;
+    c.scale = type == Type::f64 ? scale : (float)scale;
     std::vector<int64_t> hi(causal ? c.Nq : 0);
-    for (int64_t i = 0; i < (int64_t)hi.size(); i++) hi[i] = i + 1;
+    for (int64_t i = 0; i < (int64_t)hi.size(); i++) hi[i] = std::min(start + i + 1, c.Nk);
     if (causal) c.hi.data = (char *)hi.data(), c.hi.type = Type::i64, c.hi.row = 8;
     const int64_t threads = regard::is_small(c) ? 1 : nb::cast<int64_t>(get_threads());
     return !compute(*available().back(), c, threads).strange;
@@ -304,7 +304,7 @@ NB_MODULE(_native, m) {
     }, "2^x in place, of a contiguous float32 or float64 array: the softmax's exponential.");
     m.def("sets", &names, "Names of the instruction sets that this machine can run, the best last.");
     m.def("plain", &plain, nb::arg("output"), nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("causal"),
-          nb::arg("get_threads"), "Whether the call was plain, and is computed.");
+          nb::arg("start"), nb::arg("scale"), nb::arg("get_threads"), "Whether the call was plain, and is computed.");
     m.def("multiply_adds", &multiply_adds, nb::arg("set"), nb::arg("steps"), nb::arg("wide"), nb::arg("threads"),
           "Multiply-adds in registers; returns how many operations, of float64 if wide.");
     m.def("read", &read_all, nb::arg("set"), nb::arg("bytes"), nb::arg("threads"),

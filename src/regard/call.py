@@ -114,10 +114,10 @@ def attention(
     Vaswani et al., "Attention Is All You Need", 2017, section 3.2.
     """
     if (
-        mask is None and bias is None and scale is None and softcap is None and sinks is None
-        and align is None and engine is None and out is None and (causal is False or causal is True)
+        mask is None and bias is None and softcap is None and sinks is None and engine is None
+        and out is None and (causal is False or causal is True)
     ):  # fmt: skip
-        plain = engines.native.plain(query, key, value, causal)
+        plain = engines.native.plain(query, key, value, causal, align, scale)
         if plain is not None:
             return plain
     problem = check(

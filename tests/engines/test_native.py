@@ -223,3 +223,36 @@ def test_the_wrong_shapes_of_a_plain_call_are_named_before_memory_is_asked_for()
     transposed = np.broadcast_to(np.float32(0), (2, 3_000_000))
     with pytest.raises(ValueError, match="same number of tokens"):
         regard.attention(x, x, transposed)
+
+
+@pytest.mark.parametrize("Nq", [1, 5, 11])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_short_road_goes_where_the_long_one_does(Nq, causal):
+    """Both roads, told apart by naming the engine: the same bits, or the same error."""
+    q, k, v = draw_call(11, lead=(), Nq=Nq, Nk=7, dtype=np.float32)
+
+    def outcome(**options):
+        try:
+            return regard.attention(q, k, v, causal=causal, **options).tobytes()
+        except (TypeError, ValueError) as error:
+            return str(error)
+
+    places = [
+        "top-left",
+        "bottom-right",
+        "middle",
+        0,
+        3,
+        7,
+        8,
+        -2,
+        10**30,
+        np.int64(2),
+        [1],
+        True,
+        2.5,
+    ]
+    scales = [0.5, 0.0, -3.0, 1e29, 1e31, 2, np.float64(0.3), np.nan, np.inf, "1", True]
+    calls = [{}, *({"align": x} for x in places), *({"align": 3, "scale": x} for x in scales)]
+    for options in calls:
+        assert outcome(**options) == outcome(**options, engine=native.SETS[-1]), options

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from math import prod
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ MOST_LEAD = 8  # axes before the heads
 CODES = {np.dtype(np.float16): 0, np.dtype(np.float32): 2, np.dtype(np.float64): 3}
 BFLOAT16 = 1
 PLAIN = tuple(CODES)
+ORDINARY = 1e30  # scales below have room in every unit
 
 
 def run(problem: Problem, out: Array | None = None, *, name: str) -> Result:
@@ -70,12 +71,12 @@ def run(problem: Problem, out: Array | None = None, *, name: str) -> Result:
     return Result(output, lse_of, weights_of, look)
 
 
-def plain(query: Any, key: Any, value: Any, causal: Any) -> Array | None:
+def plain(query: Any, key: Any, value: Any, causal: Any, align: Any, scale: Any) -> Array | None:
     """The output of a call that is plain, as most are; None for all others.
 
-    Plain are three arrays of one dtype and of shapes that fit, full or causal with Nq = Nk: checked
-    in C++, in a few microseconds. What is not, or would be an error, is left to the road on which
-    everything is checked and named.
+    Plain are three arrays of one dtype and of shapes that fit, full or causal: checked in C++, in a
+    few microseconds. What is not, or would be an error, is left to the road on which everything is
+    checked and named.
     """
     if not (SETS and type(query) is type(key) is type(value) is np.ndarray):
         return None
@@ -84,12 +85,24 @@ def plain(query: Any, key: Any, value: Any, causal: Any) -> Array | None:
         return None
     if not query.ndim == key.ndim == value.ndim > 1 or key.shape[-2] != value.shape[-2]:
         return None
+    (Nq, D), Nk = query.shape[-2:], key.shape[-2]
+    start = 0 if align is None and (Nq == Nk or not causal) else _start(align, Nq, Nk)
+    scale = 1 / sqrt(D) if scale is None and D else scale
+    if start < 0 or not (type(scale) is float and abs(scale) < ORDINARY):
+        return None
     output = np.empty((*query.shape[:-1], value.shape[-1]), dtype)
     try:
-        done = _native.plain(output, query, key, value, causal, get_num_threads)
+        done = _native.plain(output, query, key, value, causal, start, scale, get_num_threads)
     except TypeError:  # strides that are no whole items
         return None
     return output if done else None
+
+
+def _start(align: Any, Nq: int, Nk: int) -> int:
+    """The position of query 0 where it is said plainly and is not before key 0; else below 0."""
+    if type(align) is str:
+        return {"top-left": 0, "bottom-right": Nk - Nq}.get(align, -1)
+    return align if type(align) is int and align <= Nk else -1
 
 
 def _lse(maximum: Array, reciprocal: Array, natural: bool) -> Array:
