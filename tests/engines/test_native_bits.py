@@ -101,6 +101,38 @@ def test_bits_do_not_depend_on_threads_batch_or_the_split_of_the_queries(
 
 
 @each_set
+@pytest.mark.parametrize("name", NAMES)
+def test_output_and_listed_weights_are_those_of_float64(engine, name):
+    H, Nq, Nk = 3, 41, 307
+    q, k, v = draw_call(6, lead=(), H=H, Nq=Nq, Nk=Nk, D=13, Dv=11, dtype=np.float32)
+    options = everything(7, H, Nq, Nk)[name]
+    attended = regard.look(q, k, v, engine=engine, **options)
+    output, weights, _ = truth(q, k, v, **options)
+    np.testing.assert_allclose(attended.output, output, rtol=0, atol=2e-6)
+    rows, columns = (
+        np.random.default_rng(8).permutation(Nq),
+        np.random.default_rng(9).permutation(Nk),
+    )
+    for listed, expected in (
+        (attended.weights[1, rows], weights[1, rows]),
+        (attended.weights[1, :, columns], weights[1, :, columns]),
+    ):
+        np.testing.assert_allclose(listed, expected, rtol=0, atol=1e-6)
+        np.testing.assert_array_equal(listed == 0, expected == 0)
+
+
+@each_set
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_numbers_are_widened_and_the_output_rounded_once(engine, dtype):
+    """The output is that of the same numbers in float32, as NumPy rounds it: to nearest even."""
+    q, k, v = draw_call(10, lead=(), Nq=61, Nk=131, D=16, Dv=67)
+    v *= 10.0 ** (np.arange(67) % 12 - 8)  # subnormal and large columns
+    narrow = typed([q, k, v], dtype)
+    wide = regard.attention(*(x.astype(np.float32) for x in narrow), engine=engine)
+    same(regard.attention(*narrow, engine=engine), wide.astype(narrow[0].dtype))
+
+
+@each_set
 @pytest.mark.parametrize("Nk", [2047, 2048, 2049, 4099, 6151])
 @pytest.mark.parametrize("name", ["causal", "window from inside a segment", "all"])
 def test_bits_at_the_ends_of_segments(engine, name, Nk, threads):
