@@ -133,7 +133,7 @@ template <class T> void merge_sinks(const Call &c, Block<T> &k) {
     Vec<T> sink[V], one[V];
     for (int i = 0; i < k.L; i++) {
         const double x = c.sinks[k.head[i]];
-        sink[i / W<T>][i % W<T>] = saturated<T>(x * (units.natural ? 1 : LOG2E));
+        sink[i / W<T>][i % W<T>] = saturated<T>(x);  // scores are natural where there are sinks
         one[i / W<T>][i % W<T>] = x == -__builtin_inf() ? (T)0 : (T)1;
     }
     merge_segment<T>(units, c, k, sink, one, nullptr);

@@ -71,7 +71,6 @@ MISTAKES = {
         ("merge: the earlier segments are not rescaled", "load<Vec<T>>(place) * a));", "load<Vec<T>>(place)));"),
         ("merge: the later segment is not rescaled", "k.S[v] = fma(l[v], b, k.S[v] * a);", "k.S[v] = l[v] + k.S[v] * a;"),
         ("sink: counted twice", "(T)0 : (T)1;\n    }", "(T)0 : (T)2;\n    }"),
-        ("sink: natural among scores in base 2", "saturated<T>(x * (units.natural ? 1 : LOG2E))", "saturated<T>(x)"),
         ("row: nothing seen is divided by 0", "k.S[v] == (T)0 ? Vec<T>{} : (T)1 / k.S[v]", "(T)1 / k.S[v]"),
         ("row: the sum is kept, not its reciprocal", "((T *)c.reciprocal)[at] = r[i", "((T *)c.reciprocal)[at] = k.S[i"),
     ],
