@@ -33,7 +33,7 @@ using Given = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using Strided = nb::ndarray<nb::ro, nb::device::cpu>;
 using Maybe = std::optional<Given>;
 
-constexpr int64_t WORTH = 1 << 18;  // multiplications, below which waking a thread costs more
+constexpr int64_t WORTH = 1 << 19;  // multiplications, below which waking a thread costs more
 constexpr int64_t PIECE = 1 << 15;  // numbers of a task, which stay in the first-level cache
 
 std::vector<std::string> runnable;

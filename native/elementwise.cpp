@@ -40,8 +40,7 @@ inline F gelu(F x) {
     F e = exponential(square * -0.5f);
     e = fma(e, lost, e);
     const F positive = (x > 0.0f) ? x : F{};
-    const F y = fma(-(tail * t) * a, e, positive);
-    return (x == x) ? y : x;
+    return fma(-(tail * t) * a, e, positive);
 }
 
 inline F gelu_tanh(F x) {
