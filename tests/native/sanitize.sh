@@ -29,7 +29,7 @@ if [ "$which" = thread ]; then
     program threads kernel.cpp look.cpp execute.cpp pool.cpp
     exit
 fi
-program unit kernel.cpp look.cpp
+program unit kernel.cpp
 
 cmake -S "$root" -B "$work/build" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 $flags" \
     -DREGARD_OPTIMIZE=-O1 "-DREGARD_ONLY=avx2;neon" -DPython_EXECUTABLE="$(command -v python)" \
