@@ -14,7 +14,9 @@
 namespace REGARD_ISA {
 namespace {
 
-constexpr int GROUP = 4;  // blocks of queries that share a tile while it is in cache
+constexpr int64_t GROUP = 16;         // blocks of queries that share a tile while it is in cache, at most,
+constexpr int64_t GROUP_BYTES = 1 << 19;  // if they stay in the second-level cache,
+constexpr int64_t GROUPS = 32;        // and so many groups are left for the threads
 
 // -------------------------------------------------------------------------------------- items
 
@@ -24,14 +26,15 @@ template <class T> struct Plan {
 
     explicit Plan(const Call &c) {
         blocks = (c.rows() + L - 1) / L;
-        together = c.batch * c.Hkv * blocks >= 64 ? least<int64_t>(GROUP, blocks) : 1;
+        const int64_t most_of = least(GROUP_BYTES / block_bytes<T>(c), c.batch * c.Hkv * blocks / GROUPS);
+        together = most<int64_t>(1, least(least(GROUP, blocks), most_of));
         groups = (blocks + together - 1) / (together ? together : 1);
     }
     int64_t items(const Call &c) const { return c.batch * c.Hkv * groups; }
 };
 
 template <class T> int64_t scratch_bytes(const Call &c) {
-    return GROUP * (block_bytes<T>(c) + (int64_t)sizeof(Block<T>) + 128) + Strip<T>::bytes(c) +
+    return Plan<T>(c).together * (block_bytes<T>(c) + (int64_t)sizeof(Block<T>) + 128) + Strip<T>::bytes(c) +
            TILE * (c.D + c.Dv) * (int64_t)sizeof(T) + 4096;
 }
 

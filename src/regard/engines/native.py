@@ -158,10 +158,11 @@ def _without_repeats(x: Array) -> Array:
 def memory(problem: Problem) -> int:
     """Bytes beside inputs and output at the peak, about: threads' blocks, segments' sums, rows."""
     D, Dv, lanes = problem.key.shape[-1], problem.value.shape[-1], 128 // problem.dtype.itemsize
-    Nk = problem.shape[-1]
+    Nk, each = problem.shape[-1], (D + 128 + 2 * Dv) * lanes
     blocks = prod(problem.key.shape[:-2]) * -(-prod(problem.shape[-3:-1]) // lanes)
     threads = min(get_num_threads(), blocks * -(-Nk // 2048))
-    scratch = threads * (4 * (D + 128 + 2 * Dv) * lanes + 128 * (D + Dv))
+    together = max(1, min(16, 2**19 // (each * problem.dtype.itemsize), blocks // 32))
+    scratch = threads * (together * each + 128 * (D + Dv))
     sums = blocks * -(-Nk // 2048) * Dv * lanes if Nk > 2048 and blocks < threads else 0
     return (scratch + sums + 3 * prod(problem.shape[:-1])) * problem.dtype.itemsize
 
