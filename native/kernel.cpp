@@ -14,9 +14,9 @@
 namespace REGARD_ISA {
 namespace {
 
-constexpr int64_t GROUP = 16;         // blocks of queries that share a tile while it is in cache, at most,
-constexpr int64_t GROUP_BYTES = 1 << 19;  // if they stay in the second-level cache,
-constexpr int64_t GROUPS = 32;        // and so many groups are left for the threads
+// Blocks of queries share a tile while it is in cache: so many, if they stay in the second-level cache and
+// enough groups are left for the threads.
+constexpr int64_t GROUP = 16, GROUP_BYTES = 1 << 19, GROUPS = 32;
 
 // -------------------------------------------------------------------------------------- items
 
@@ -26,9 +26,9 @@ template <class T> struct Plan {
 
     explicit Plan(const Call &c) {
         blocks = (c.rows() + L - 1) / L;
-        const int64_t most_of = least(GROUP_BYTES / block_bytes<T>(c), c.batch * c.Hkv * blocks / GROUPS);
-        together = most<int64_t>(1, least(least(GROUP, blocks), most_of));
-        groups = (blocks + together - 1) / (together ? together : 1);
+        const int64_t at_most = least(GROUP_BYTES / block_bytes<T>(c), c.batch * c.Hkv * blocks / GROUPS);
+        together = most<int64_t>(1, least(least(GROUP, blocks), at_most));
+        groups = (blocks + together - 1) / together;
     }
     int64_t items(const Call &c) const { return c.batch * c.Hkv * groups; }
 };
