@@ -77,7 +77,7 @@ def level_of(thing):
 def constant(file, name, vector_bytes=0):
     """A constant of the kernels, read in their source; where it depends on the vectors, by them."""
     text = (ROOT / "native" / file).read_text(encoding="utf-8")
-    found = [int(n) for n in re.findall(rf"constexpr int {name} = (\d+);", text)]
+    found = [int(n) for n in re.findall(rf"constexpr int(?:64_t)? {name} = (\d+);", text)]
     return found[0] if len(found) == 1 or vector_bytes == 64 else found[1]
 
 
@@ -124,7 +124,7 @@ def by_registers(N, D):
         Thing(f"sums of {reach} keys × {lanes} queries", reach * lanes * FLOAT, 1, REGISTERS),
         Thing(f"{lanes} queries: scores of {tile} keys, sums", block, block + reach * D * FLOAT,
               "scores"),
-        Thing(f"{group} such blocks, in turn", group * block, group * block + pairs, "queries"),
+        Thing(f"up to {group} such blocks, in turn", group * block, group * block + pairs, "queries"),
         Thing(f"keys and values of a tile, {tile} × 2·{D}", pairs, block + pairs, "keys"),
         Thing("keys and values of a head, for each group", N * 2 * D * FLOAT,
               N * 2 * D * FLOAT + group * block),

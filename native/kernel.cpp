@@ -16,7 +16,9 @@ namespace {
 
 // Blocks of queries share a tile while it is in cache: so many, if they stay in the second-level cache and
 // enough groups are left for the threads.
-constexpr int64_t GROUP = 16, GROUP_BYTES = 1 << 19, GROUPS = 32;
+constexpr int64_t GROUP = 16;
+constexpr int64_t GROUP_BYTES = 1 << 19;
+constexpr int64_t GROUPS = 32;
 
 // -------------------------------------------------------------------------------------- items
 
