@@ -1,11 +1,10 @@
-// What Python sees of the kernels. The one file here that knows Python.
+// What Python sees of attention. With bindings_layers.cpp and signals.hpp all here that knows Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 #include "execute.hpp"
 #include "look.hpp"
 #include "pool.hpp"
+#include "signals.hpp"
 
 namespace nb = nanobind;
 
@@ -76,28 +76,6 @@ Array array_of(const Maybe &given, Type type, int axes) {
 }
 
 Type type_of(int code) { return (Type)code; }
-
-// Looks for signals every 30 ms; only the main thread ever finds one.
-class Signals {
-  public:
-    std::atomic<bool> stop{false};
-
-    void look() {
-        if (interrupted_) return;
-        const auto now = std::chrono::steady_clock::now();
-        if (now - last_ < std::chrono::milliseconds(30)) return;
-        last_ = now;
-        nb::gil_scoped_acquire gil;
-        if (PyErr_CheckSignals() != 0) interrupted_ = stop = true;
-    }
-    void raise() const {
-        if (interrupted_) throw nb::python_error();
-    }
-
-  private:
-    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-    bool interrupted_ = false;
-};
 
 regard::Ran compute(const Kernels &kernels, const Call &call, int64_t threads) {
     Signals signals;

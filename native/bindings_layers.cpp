@@ -4,8 +4,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <atomic>
-#include <chrono>
 #include <memory>
 #include <new>
 #include <optional>
@@ -15,6 +13,7 @@
 #include "arithmetic.hpp"
 #include "layers.hpp"
 #include "pool.hpp"
+#include "signals.hpp"
 
 namespace nb = nanobind;
 
@@ -61,23 +60,6 @@ const float *floats(const Given &x) { return (const float *)x.data(); }
 const float *floats(const Maybe &x) { return x ? floats(*x) : nullptr; }
 float *place(const Given &y) { return const_cast<float *>(floats(y)); }
 
-// Looks for signals every 30 ms; only the main thread ever finds one.
-class Signals {
-  public:
-    std::atomic<bool> stop{false};
-
-    void look() {
-        const auto now = std::chrono::steady_clock::now();
-        if (stop || now - last_ < std::chrono::milliseconds(30)) return;
-        last_ = now;
-        nb::gil_scoped_acquire gil;
-        stop = PyErr_CheckSignals() != 0;
-    }
-
-  private:
-    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
 // How many threads there are to be asked is left to those for whom they are worth it.
 int64_t threads_for(bool worth, const nb::callable &get_threads) {
     return worth ? nb::cast<int64_t>(get_threads()) : 1;
@@ -94,7 +76,7 @@ template <class F> void run(int64_t threads, int64_t tasks, const F &task) {
             if (!signals.stop) task(i, slot);
         }, look);
     }
-    if (signals.stop) throw nb::python_error();
+    signals.raise();
 }
 
 void multiply(const std::string &set, Given x, Strided weight, int held, Maybe bias, Given y,
@@ -157,7 +139,8 @@ void norm(const std::string &set, Given x, Maybe residual, Given weight, Maybe b
     c.x = floats(x), c.residual = floats(residual), c.weight = floats(weight), c.bias = floats(bias);
     c.y = place(y), c.D = weight.size(), c.epsilon = (float)epsilon, c.centred = centred;
     if (x.size() == 0) return;
-    by_rows((int64_t)x.size() / c.D, c.D, get_threads, [&](int64_t begin, int64_t end) { kernels.norm(c, begin, end); });
+    const int64_t rows = (int64_t)x.size() / c.D;
+    by_rows(rows, c.D, get_threads, [&](int64_t begin, int64_t end) { kernels.norm(c, begin, end); });
 }
 
 // Rows of heads (H, N, D) turned by their angles (N, D/2); the numbers of a row lie side by side.

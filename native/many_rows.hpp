@@ -17,7 +17,7 @@ constexpr int64_t DEPTH = 384 / L;                 // vectors of the depth that 
                                                    // with a block's rows fill the first-level cache
 constexpr int64_t CHUNK = 1 << 19;                 // bytes of x that stay in the second-level cache
 constexpr int PANELS = 6;                          // that a chunk of rows goes through
-constexpr int64_t LEAST_ROWS = 144;                 // for which a panel is worth laying out
+constexpr int64_t LEAST_ROWS = 144;                // for which a panel is worth laying out
 
 constexpr int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
 inline int64_t vectors_of(const Product &p) { return pieces(p.in, L); }

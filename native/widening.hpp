@@ -133,7 +133,8 @@ template <int H = L / 2> [[gnu::always_inline]] inline F folded(F *a) {
 
 // R rows' sums of N outputs, row after row, folded, with the bias, to the first n of the rows' outputs.
 // `sums` has whole vectors' worth of L.
-template <int R, int N> [[gnu::always_inline]] inline void finish(const Product &p, F *sums, int64_t row, int64_t first, int64_t n) {
+template <int R, int N>
+[[gnu::always_inline]] inline void finish(const Product &p, F *sums, int64_t row, int64_t first, int64_t n) {
     constexpr int all = (R * N + L - 1) / L * L;
     float totals[all];
     for (int i = 0; i < all; i += L) store(totals + i, folded(sums + i));

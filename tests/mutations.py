@@ -116,7 +116,7 @@ MISTAKES = {
         ("problem: a tiny softcap is none", "return max(cap, float(np.finfo(dtype).tiny))", "return cap"),
         ("problem: an interval may end before it begins", "lo = np.minimum(np.maximum(lo, 0), hi)", "lo = np.maximum(lo, 0)"),
         ("problem: no 1/√d", "1 / sqrt(query.shape[-1]) if scale", "1.0 if scale"),
-        ("problem: 16-bit not widened", "return DOUBLE if self.query.dtype == DOUBLE else SINGLE", "return self.query.dtype"),
+        ("problem: 16-bit not widened", "return DOUBLE if query.dtype == DOUBLE else SINGLE", "return query.dtype"),
         ("problem: causal replaces the mask", "masks.causal() if mask is None else masks.causal() & mask", "masks.causal()"),
     ],
     "engines/tiled.py": [

@@ -110,8 +110,10 @@ MISTAKES = {
         ("products: many rows leave out the end of their depth", "if (full < n) carry<R>(rest", "if (full < n - 1) carry<R>(rest"),
         ("products: the last outputs of a panel are not written", "for (int64_t l = 0; l < n; l++) y[l]", "for (int64_t l = 0; l < n - 1; l++) y[l]"),
     ],
+    "signals.hpp": [
+        ("calls: Ctrl-C is not heard", "if (PyErr_CheckSignals() != 0) interrupted_ = stop = true;", ""),
+    ],
     "bindings_layers.cpp": [
-        ("products: Ctrl-C is not heard", "stop = PyErr_CheckSignals() != 0;", ""),
         ("gates: their rows lie together", "b ? b + r * others : nullptr", "b ? b + r * n : nullptr"),
         ("rotation: each head begins at the first", "i / N * x.stride(0)", "0 * x.stride(0)"),
     ],

@@ -74,7 +74,11 @@ class Problem:
     @property
     def dtype(self) -> np.dtype[Any]:
         """What is computed in: float32 for 16-bit arrays, else the query's."""
-        return DOUBLE if self.query.dtype == DOUBLE else SINGLE
+        return _computed_in(self.query)
+
+
+def _computed_in(query: Array) -> np.dtype[Any]:
+    return DOUBLE if query.dtype == DOUBLE else SINGLE
 
 
 def check(
@@ -96,7 +100,7 @@ def check(
     bias, alibi = _check_bias(bias, shape)
     start = _start(align, mask, alibi, shape)
     lo, hi = _bounds(mask, start, shape)
-    dtype = DOUBLE if query.dtype == DOUBLE else SINGLE
+    dtype = _computed_in(query)
     return Problem(
         query=query, key=key, value=value, bare=bare, mask=mask, array=array, lo=lo, hi=hi,
         start=start, bias=bias, alibi=alibi, sinks=_sinks(sinks, query.shape[-3]),

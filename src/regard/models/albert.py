@@ -32,10 +32,8 @@ class Albert(Bert):
         self._map = linear(
             tensors, "encoder.embedding_hidden_mapping_in", D, self._embedding_size(settings)
         )
-        name, sizes = (
-            "encoder.albert_layer_groups.{}.albert_layers.{}",
-            (D, F, self.epsilon, self.activation),
-        )
+        name = "encoder.albert_layer_groups.{}.albert_layers.{}"
+        sizes = D, F, self.epsilon, self.activation
         read = [
             [_layer(tensors, name.format(g, j), *sizes) for j in range(inner)]
             for g in range(groups)
