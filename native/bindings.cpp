@@ -25,6 +25,7 @@ namespace nb = nanobind;
     uint32_t read(const char *bytes, int64_t n);                   \
     }
 REGARD_SETS
+REGARD_PAIR_SETS
 #undef REGARD_SET
 
 namespace {
@@ -33,30 +34,40 @@ using regard::Array, regard::Call, regard::Kernels, regard::Type;
 using Given = nb::ndarray<nb::ro, nb::device::cpu>;
 using Maybe = std::optional<Given>;
 
-// The sets that this processor, and its system, can run; the best last.
-std::vector<const Kernels *> find_sets() {
-    std::vector<const Kernels *> sets;
-#define REGARD_SET(name) \
-    if (runs_##name()) sets.push_back(&regard_##name::kernels);
+struct Sets {
+    std::vector<const Kernels *> all, pairs;  // for every dtype, the best last; for bfloat16 alone
+};
+
+// The sets that this processor, and its system, can run.
+Sets find_sets() {
+    Sets sets;
     [[maybe_unused]] auto runs_baseline = [] { return true; };
     [[maybe_unused]] auto runs_neon = [] { return true; };
 #if defined(__x86_64__)
     __builtin_cpu_init();
     [[maybe_unused]] auto runs_avx2 = [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); };
     [[maybe_unused]] auto runs_avx512 = [&] { return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"); };
+    [[maybe_unused]] auto runs_avx512_bf16 = [&] { return runs_avx512() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512bf16"); };
 #endif
+#define REGARD_SET(name) \
+    if (runs_##name()) sets.all.push_back(&regard_##name::kernels);
     REGARD_SETS
+#undef REGARD_SET
+#define REGARD_SET(name) \
+    if (runs_##name()) sets.pairs.push_back(&regard_##name::kernels);
+    REGARD_PAIR_SETS
 #undef REGARD_SET
     return sets;
 }
-const std::vector<const Kernels *> &available() {
-    static const std::vector<const Kernels *> sets = find_sets();
+const Sets &available() {
+    static const Sets sets = find_sets();
     return sets;
 }
 
 const Kernels &by_name(const std::string &name) {
-    for (const Kernels *set : available())
-        if (name == set->name) return *set;
+    for (const auto &sets : {available().all, available().pairs})
+        for (const Kernels *set : sets)
+            if (name == set->name) return *set;
     throw nb::value_error(("this processor has no " + name).c_str());
 }
 
@@ -223,7 +234,7 @@ bool plain(Given output, Given query, Given key, Given value, bool causal, int64
     for (int64_t i = 0; i < (int64_t)hi.size(); i++) hi[i] = std::min(start + i + 1, c.Nk);
     if (causal) c.hi.data = (char *)hi.data(), c.hi.type = Type::i64, c.hi.row = 8;
     const int64_t threads = regard::is_small(c) ? 1 : nb::cast<int64_t>(get_threads());
-    return !compute(*available().back(), c, threads).strange;
+    return !compute(*available().all.back(), c, threads).strange;
 }
 
 // The limits of the machine, of one set, for the benchmarks.
@@ -236,6 +247,7 @@ Limits limits_of(const std::string &name) {
 #define REGARD_SET(set) \
     if (&by_name(name) == &regard_##set::kernels) return {regard_##set::multiply_adds, regard_##set::read};
     REGARD_SETS
+    REGARD_PAIR_SETS
 #undef REGARD_SET
     throw nb::value_error("no such set");
 }
@@ -265,10 +277,10 @@ uint32_t read_all(const std::string &set, Given bytes, int64_t threads) {
     return all;
 }
 
-std::vector<std::string> names() {
-    std::vector<std::string> all;
-    for (const Kernels *set : available()) all.push_back(set->name);
-    return all;
+std::vector<std::string> names_of(const std::vector<const Kernels *> &sets) {
+    std::vector<std::string> names;
+    for (const Kernels *set : sets) names.push_back(set->name);
+    return names;
 }
 
 }  // namespace
@@ -276,11 +288,13 @@ std::vector<std::string> names() {
 void bind_layers(nb::module_ &m, std::vector<std::string> sets);  // in bindings_layers.cpp
 
 NB_MODULE(_native, m) {
-    bind_layers(m, names());
+    bind_layers(m, names_of(available().all));
     m.def("power", [](const std::string &set, Given x) {
         by_name(set).power(const_cast<void *>(x.data()), (int64_t)x.size(), x.itemsize() == 8);
     }, "2^x in place, of a contiguous float32 or float64 array: the softmax's exponential.");
-    m.def("sets", &names, "Names of the instruction sets that this machine can run, the best last.");
+    m.def("sets", [] { return names_of(available().all); },
+          "Names of the instruction sets that this machine can run, the best last.");
+    m.def("pair_sets", [] { return names_of(available().pairs); }, "Those that compute bfloat16 alone.");
     m.def("plain", &plain, nb::arg("output"), nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("causal"),
           nb::arg("start"), nb::arg("scale"), nb::arg("get_threads"), "Whether the call was plain, and is computed.");
     m.def("multiply_adds", &multiply_adds, nb::arg("set"), nb::arg("steps"), nb::arg("wide"), nb::arg("threads"),

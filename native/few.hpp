@@ -51,11 +51,11 @@ class Ahead {
 template <class T> struct Strip {  // what the few keep beside their block, lane by lane
     int64_t columns;               // Dv in whole vectors
     T *tile, *segment;             // FEW × columns each
-    T *q;                          // FEW × D: those of lanes that go together, depth by depth
+    Factor<T> *q;                  // FEW × D: those of lanes that go together, depth by depth
     char *rest;                    // of keys, where they are fewer than a group
 
     Strip(const Call &c, char *room) : columns((c.Dv + W<T> - 1) / W<T> * W<T>) {
-        tile = (T *)room, segment = tile + FEW<T> * columns, q = segment + FEW<T> * columns;
+        tile = (T *)room, segment = tile + FEW<T> * columns, q = (Factor<T> *)(segment + FEW<T> * columns);
         rest = (char *)(q + FEW<T> * c.D);
     }
     static int64_t bytes(const Call &c) {
@@ -66,7 +66,9 @@ template <class T> struct Strip {  // what the few keep beside their block, lane
 // Scores of Q queries, of which depth d of query i is q[d · Q + i], with N keys to rows of `s`. Lanes are keys;
 // of as many queries as a part of a register has lanes, they are those queries in each part, and the parts keys.
 template <class T, class X, int Q, int GROUPS>
-void score_group(const T *q, int64_t D, const char *keys, int64_t stride, T *s, Ahead &ahead, int64_t each) {
+void score_group(const Factor<T> *q, int64_t D, const char *keys, int64_t stride, T factor, T *s, Ahead &ahead,
+                 int64_t each) {
+    using F = Factor<T>;
     constexpr int P = 16 / sizeof(T), PARTS = W<T> / P;
     constexpr int A = Q == P ? P : Q;  // sums of a group
     constexpr auto all = std::make_index_sequence<W<T>>();
@@ -81,26 +83,26 @@ void score_group(const T *q, int64_t D, const char *keys, int64_t stride, T *s, 
         ahead.ask(each);
         if constexpr (Q == P) {
             [&]<size_t... at>(std::index_sequence<at...>) {
-                const Vec<T> queries[P] = {repeat(q + at * Q)...};
+                const Vec<F> queries[P] = {repeat(q + at * Q)...};
 #pragma GCC unroll 2
                 for (int g = 0; g < GROUPS; g++)
 #pragma GCC unroll 4
                     for (int p = 0; p < P; p++) {
-                        const Vec<T> x = wide_parts<T, X>(part[g], rows[p]);
+                        const Vec<F> x = wide_parts<F, X>(part[g], rows[p]);
                         ((acc[g][p] = fma(spread_part<at>(x, all), queries[at], acc[g][p])), ...);
                     }
             }(std::make_index_sequence<P>());
         } else {
 #pragma GCC unroll 2
             for (int g = 0; g < GROUPS; g++) {
-                Vec<T> x[P];
+                Vec<F> x[P];
 #pragma GCC unroll 4
-                for (int p = 0; p < P; p++) x[p] = wide_parts<T, X>(part[g], rows[p]);
-                transpose_parts<T>(x);
+                for (int p = 0; p < P; p++) x[p] = wide_parts<F, X>(part[g], rows[p]);
+                transpose_parts<F>(x);
 #pragma GCC unroll 4
                 for (int p = 0; p < P; p++)
 #pragma GCC unroll 4
-                    for (int i = 0; i < Q; i++) acc[g][i] = fma(x[p], spread<Vec<T>>(q[p * Q + i]), acc[g][i]);
+                    for (int i = 0; i < Q; i++) acc[g][i] = fma(x[p], spread<Vec<F>>(q[p * Q + i]), acc[g][i]);
             }
         }
         for (int g = 0; g < GROUPS; g++)
@@ -109,16 +111,16 @@ void score_group(const T *q, int64_t D, const char *keys, int64_t stride, T *s, 
     for (; d < D; d++, q += Q)
         for (int g = 0; g < GROUPS; g++) {
             for (int a = 0; a < A; a++) {
-                Vec<T> x;
+                Vec<F> x;
                 for (int w = 0; w < W<T>; w++)
                     x[w] = widen(peek<X>(part[g][w / P] + (Q == P ? a : w % P) * stride));
-                acc[g][a] = fma(x, Q == P ? repeat(q) : spread<Vec<T>>(q[a]), acc[g][a]);
+                acc[g][a] = fma(x, Q == P ? repeat(q) : spread<Vec<F>>(q[a]), acc[g][a]);
             }
             for (int n = 0; n < PARTS; n++) part[g][n] += sizeof(X);
         }
     for (int g = 0; g < GROUPS; g++) {
         if (Q == P) transpose_parts<T>(acc[g]);
-        for (int i = 0; i < Q; i++) store(s + i * TILE + g * W<T>, acc[g][i]);
+        for (int i = 0; i < Q; i++) store(s + i * TILE + g * W<T>, rescaled(acc[g][i], factor));
     }
 }
 
@@ -126,7 +128,8 @@ void score_group(const T *q, int64_t D, const char *keys, int64_t stride, T *s, 
 template <class T, class X, int Q>
 void score_lanes(const Call &c, const Block<T> &k, const Strip<T> &strip, int i, const Stream &keys) {
     constexpr int P = 16 / sizeof(T), GROUPS = 2, N = GROUPS * W<T>;
-    const int64_t bytes = c.D * (int64_t)sizeof(X), steps = most<int64_t>(1, c.D / P);
+    const int64_t D = factors_of(c.D), bytes = D * (int64_t)sizeof(X), steps = most<int64_t>(1, D / P);
+    const T factor = Units<T>(c).query;
     const int64_t each = ((bytes + 63) / 64 * N + steps - 1) / steps;
     Ahead ahead(keys, bytes);
     const char *data = keys.data;
@@ -137,29 +140,30 @@ void score_lanes(const Call &c, const Block<T> &k, const Strip<T> &strip, int i,
     }
     for (int64_t j = 0; j < n; j += N) {
         const int64_t from = least(j, n - N);
-        score_group<T, X, Q, GROUPS>(strip.q + i * c.D, c.D, data + from * stride, stride, k.s + i * TILE + from,
-                                     ahead, each);
+        score_group<T, X, Q, GROUPS>(strip.q + i * D, D, data + from * stride, stride, factor,
+                                     k.s + i * TILE + from, ahead, each);
     }
 }
 
 // n rows of values, R vectors of columns of each, for Q queries: weights at p and sums, each query's apart by TILE and
 // `columns`.
 template <class T, class X, int Q, int R>
-[[gnu::always_inline]] inline void carry_strip(const T *p, const char *values, int64_t stride, int64_t n, int64_t rest,
+[[gnu::always_inline]] inline void carry_strip(const Factor<T> *p, const char *values, int64_t stride, int64_t n, int64_t rest,
                                                T *sums, int64_t columns, Ahead &ahead) {
-    constexpr int BYTES = R * W<T> * sizeof(X), EVERY = BYTES < 64 ? 64 / BYTES : 1;
+    using F = Vec<Factor<T>>;
+    constexpr int ROWS = rows_of_factor<X>, BYTES = ROWS * R * W<T> * sizeof(X), EVERY = BYTES < 64 ? 64 / BYTES : 1;
     Vec<T> acc[Q][R];
     for (int q = 0; q < Q; q++)
         for (int r = 0; r < R; r++) acc[q][r] = load<Vec<T>>(sums + q * columns + r * W<T>);
-    for (int64_t t = 0; t < n; t++) {
-        const X *row = (const X *)(values + t * stride);
+    for (int64_t t = 0; t < n; t += ROWS) {
+        const X *row = (const X *)(values + t * stride), *next = t + 1 < n ? (const X *)(values + (t + 1) * stride) : nullptr;
         if (t % EVERY == 0) ahead.ask(most(1, BYTES / 64));
-        Vec<T> weight[Q];
+        F weight[Q];
 #pragma GCC unroll 4
-        for (int q = 0; q < Q; q++) weight[q] = spread<Vec<T>>(p[q * TILE + t]);
+        for (int q = 0; q < Q; q++) weight[q] = spread<F>(p[q * TILE + t / ROWS]);
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++) {
-            const Vec<T> x = rest < W<T> ? wide<T>(row, rest) : wide(row + r * W<T>);
+            const F x = column_factors<T>(row + r * W<T>, next ? next + r * W<T> : nullptr, rest);
 #pragma GCC unroll 4
             for (int q = 0; q < Q; q++) acc[q][r] = fma(x, weight[q], acc[q][r]);
         }
@@ -175,16 +179,16 @@ void carry_lanes(const Call &c, const Block<T> &k, const Strip<T> &strip, int i,
     // One row at a time is read as the processor foresees it, where memory and not its widening is waited for.
     const int64_t together = Dv <= R * W<T> ? all : Q == 1 && sizeof(X) > 2 ? 1 : STRIP;
     T *const sums = strip.tile + i * columns;
-    const T *const p = k.s + i * TILE;
+    const Factor<T> *const p = k.p() + i * TILE;
     Ahead ahead(values, most<int64_t>(1, Dv * (int64_t)sizeof(X)));
     const char *row = values.data;
     for (int64_t j = 0; j < all; j += together, row += together * stride) {
         const int64_t n = least(together, all - j);
         int64_t d = 0;
         for (; d + R * W<T> <= Dv; d += R * W<T>)
-            carry_strip<T, X, Q, R>(p + j, row + d * sizeof(X), stride, n, W<T>, sums + d, columns, ahead);
+            carry_strip<T, X, Q, R>(p + j / rows_of_factor<X>, row + d * sizeof(X), stride, n, W<T>, sums + d, columns, ahead);
         for (; d < Dv; d += W<T>)
-            carry_strip<T, X, Q, 1>(p + j, row + d * sizeof(X), stride, n, Dv - d, sums + d, columns, ahead);
+            carry_strip<T, X, Q, 1>(p + j / rows_of_factor<X>, row + d * sizeof(X), stride, n, Dv - d, sums + d, columns, ahead);
     }
 }
 
@@ -205,7 +209,7 @@ template <class T> void decorate_lanes(const Call &c, const Block<T> &k, Keys ke
             store(s + j, plus<T>(load<Vec<T>>(s + j), load<Vec<T>>(k.added + i * TILE + j)));
         for (int64_t j = 0; j < keys.n && keys.j0 + j < k.lo[i]; j++) s[j] = -infinity<T>();
         for (int64_t j = most<int64_t>(0, k.hi[i] - keys.j0); j < keys.n; j++) s[j] = -infinity<T>();
-        for (int64_t j = keys.n; j % W<T>; j++) s[j] = -infinity<T>();
+        for (int64_t j = keys.n; j % (EACH * W<T>); j++) s[j] = -infinity<T>();
     }
 }
 
@@ -228,17 +232,18 @@ void exponentials_of_lanes(const Units<T> &units, Block<T> &k, int64_t n, Vec<T>
         k.m[v] = m;
     }
     for (int i = 0; i < k.n; i++)
-        for (int64_t j = 0; j < n; j += W<T>) {
+        for (int64_t j = 0; j < factors_of(n) * EACH; j += W<T>) {
             T *p = k.s + i * TILE + j;
             store(p, units.power(load<Vec<T>>(p) - spread<Vec<T>>(shift[i])));
         }
     for (int64_t j = 0; j < n; j++)
         for (int i = 0; i < k.n; i++) sum[i] += k.s[i * TILE + j];
+    for (int i = 0; PAIRS && i < k.n; i++) pair_along(k.s + i * TILE, n);
     for (int v = 0; v < V; v++) k.l[v] = fma(k.l[v], carry[v], load<Vec<T>>(sum + v * W<T>));
 }
 
-// One tile, of keys and values stored as X, for a block of few queries.
-template <class T, class X>
+// One tile, of keys stored as X and values as Y, for a block of few queries.
+template <class T, class X, class Y>
 void few_through_tile(const Call &c, const Units<T> &units, Block<T> &k, const Strip<T> &strip, Keys keys,
                       const Stream &key_rows, const Stream &value_rows) {
     if (adds(c) && !addends(c, k, keys)) return;
@@ -247,7 +252,7 @@ void few_through_tile(const Call &c, const Units<T> &units, Block<T> &k, const S
     Vec<T> carry[V];
     exponentials_of_lanes(units, k, keys.n, carry);
     std::memset(strip.tile, 0, FEW<T> * strip.columns * sizeof(T));
-    by_lanes(k.n, [&]<int Q>(int i) { carry_lanes<T, X, Q>(c, k, strip, i, value_rows); });
+    by_lanes(k.n, [&]<int Q>(int i) { carry_lanes<T, Y, Q>(c, k, strip, i, value_rows); });
     for (int i = 0; i < k.n; i++) {
         const Vec<T> a = spread<Vec<T>>((T)carry[i / W<T>][i % W<T>]);
         for (int64_t d = i * strip.columns; d < (i + 1) * strip.columns; d += W<T>)
@@ -260,35 +265,39 @@ template <class T>
 void few_through_segment(const Call &c, const Units<T> &units, Block<T> &k, int64_t first, int64_t last,
                          char *scratch, Watch &watch) {
     const Strip<T> strip(c, scratch);
-    T *packed = (T *)(scratch + (Strip<T>::bytes(c) + 63) / 64 * 64);
+    Factor<T> *packed = (Factor<T> *)(scratch + (Strip<T>::bytes(c) + 63) / 64 * 64);
     std::memset(strip.segment, 0, k.n * strip.columns * sizeof(T));
     by_lanes(k.n, [&]<int Q>(int i) {
-        for (int64_t d = 0; d < c.D; d++)
-            for (int q = 0; q < Q; q++) strip.q[i * c.D + d * Q + q] = k.q[d * k.L + i + q];
+        for (int64_t d = 0; d < factors_of(c.D); d++)
+            for (int q = 0; q < Q; q++) strip.q[i * factors_of(c.D) + d * Q + q] = k.q[d * k.L + i + q];
     });
     const char *all_keys = c.at(c.key, k.b, k.kv), *all_values = c.at(c.value, k.b, k.kv);
-    const bool in_place = dense(c.key) && dense(c.value);
-    for (int64_t j0 = first, end; j0 < last && !watch.stopped(); j0 = end) {
-        end = least(last, (j0 / TILE + 1) * TILE);
+    const bool whole = dense(c.key) && dense(c.value) && c.D % EACH == 0;
+    for (int64_t j0 = first / EACH * EACH, end; j0 < last && !watch.stopped(); j0 = end) {
+        end = least(least(c.Nk, factors_of(last) * EACH), (j0 / TILE + 1) * TILE);
         const Keys keys{j0, end - j0};
-        const auto tile = [&]<class X>(X) {
+        const auto tile = [&]<class X, class Y>(X, Y) {
             const char *x = all_keys + j0 * c.key.row, *y = all_values + j0 * c.value.row;
-            const Stream key_rows{x, c.key.row, keys.n, y, c.value.row};
-            const Stream value_rows{y, c.value.row, keys.n, x + keys.n * c.key.row, c.key.row};
-            few_through_tile<T, X>(c, units, k, strip, keys, key_rows, value_rows);
+            const Stream to_score{x, c.key.row, keys.n, y, c.value.row};
+            const Stream to_carry{y, c.value.row, keys.n, x + keys.n * c.key.row, c.key.row};
+            few_through_tile<T, X, Y>(c, units, k, strip, keys, to_score, to_carry);
         };
-        if (in_place && c.key.type == own<T>()) {
-            tile(T{});
-        } else if (sizeof(T) == 4 && in_place) {
-            if constexpr (sizeof(T) == 4) c.key.type == Type::f16 ? tile(Half{}) : tile(Brain{});
+        if (whole) {
+            if constexpr (PAIRS)
+                tile(Factor<T>{}, Brain{});
+            else if constexpr (sizeof(T) == 8)
+                tile(T{}, T{});
+            else
+                c.key.type == own<T>() ? tile(T{}, T{}) : c.key.type == Type::f16 ? tile(Half{}, Half{}) : tile(Brain{}, Brain{});
         } else {
-            const Rows<T> x = rows_of<T>(c.key, all_keys, nullptr, j0, keys.n, c.D, packed);
-            const Rows<T> y = rows_of<T>(c.value, all_values, nullptr, j0, keys.n, c.Dv, packed + TILE * c.D);
-            const auto stream = [&](Rows<T> r) {
+            const Rows<T> x = key_rows<T>(c.key, all_keys, nullptr, j0, keys.n, c.D, packed);
+            const Rows<T> y = value_rows<T>(c.value, all_values, j0, keys.n, c.Dv, packed + TILE * c.D);
+            const auto stream = [&](Rows<T> r, int64_t n) {
                 const int64_t stride = r.stride * (int64_t)sizeof(T);
-                return Stream{(const char *)r.data, stride, keys.n, (const char *)r.data, stride};
+                return Stream{(const char *)r.data, stride, n, (const char *)r.data, stride};
             };
-            few_through_tile<T, T>(c, units, k, strip, keys, stream(x), stream(y));
+            few_through_tile<T, Factor<T>, Factor<T>>(c, units, k, strip, keys, stream(x, keys.n),
+                                                      stream(y, factors_of(keys.n)));
         }
     }
     for (int i = 0; i < k.n; i++)

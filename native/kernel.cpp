@@ -73,17 +73,18 @@ template <class T> void seen_by(const Call &c, const Block<T> *blocks, int64_t n
 
 template <class T>
 void through_tile(const Call &c, const Units<T> &units, Block<T> *blocks, int64_t n, Keys tile, bool care,
-                  T *packed) {
+                  Factor<T> *packed) {
     const char *all_keys = c.at(c.key, blocks->b, blocks->kv), *all_values = c.at(c.value, blocks->b, blocks->kv);
-    const Rows<T> x = rows_of<T>(c.key, all_keys, nullptr, tile.j0, tile.n, c.D, packed);
-    const Rows<T> y = rows_of<T>(c.value, all_values, nullptr, tile.j0, tile.n, c.Dv, packed + TILE * c.D);
+    const Rows<T> x = key_rows<T>(c.key, all_keys, nullptr, tile.j0, tile.n, c.D, packed);
+    const Rows<T> y = value_rows<T>(c.value, all_values, tile.j0, tile.n, c.Dv, packed + TILE * c.D);
     for (int64_t i = 0; i < n; i++) {
         Block<T> &k = blocks[i];
-        const int64_t from = most(tile.j0, k.first), to = least(tile.j0 + tile.n, k.last), skip = from - tile.j0;
+        const int64_t from = most(tile.j0, k.first / EACH * EACH), skip = from - tile.j0;
+        const int64_t to = least(tile.j0 + tile.n, factors_of(k.last) * EACH);
         if (from >= to || !scores(c, k, {x.data + skip * x.stride, x.stride}, {from, to - from})) continue;
         Vec<T> carry[V];
         exponentials(units, k, to - from, care, carry);
-        const Rows<T> values{y.data + skip * y.stride, y.stride};
+        const Rows<T> values{y.data + skip / EACH * y.stride, y.stride};
         if (care)
             carry_seen(k, values, to - from, carry, c.Dv);
         else
@@ -106,7 +107,7 @@ void run_segment(const Call &c, Block<T> *blocks, int64_t n, int64_t segment, ch
             few_through_segment(c, units, *blocks, first, last, scratch, watch);
         else
             for (int64_t j0 = first / TILE * TILE; j0 < last && !watch.stopped(); j0 += TILE)
-                through_tile(c, units, blocks, n, {j0, least<int64_t>(TILE, c.Nk - j0)}, care, (T *)scratch);
+                through_tile(c, units, blocks, n, {j0, least<int64_t>(TILE, c.Nk - j0)}, care, (Factor<T> *)scratch);
         bool finite = true;
         for (int64_t i = 0; i < n; i++) finite &= all_finite(blocks[i].o, c.Dv * blocks[i].L);
         if (finite) return;
@@ -171,12 +172,12 @@ void merge_item(const Call &c, int64_t item, int64_t segments, const char *parti
 
 template <class T>
 void weigh(const Call &c, int64_t b, int64_t head, const int64_t *rows, int64_t n, const int64_t *keys,
-           int64_t m, T *out, char *scratch) {
+           int64_t m, void *out, char *scratch) {
     constexpr int L = Block<T>::L;
     const Units<T> units(c);
     Block<T> k;
     k.b = b, k.kv = head / c.group();
-    T *packed = (T *)lay_out(c, k, aligned(scratch));
+    Factor<T> *packed = (Factor<T> *)lay_out(c, k, aligned(scratch));
     for (int64_t i = 0; i < n; i += L) {
         int64_t heads[L];
         const int64_t lanes = least<int64_t>(L, n - i);
@@ -184,7 +185,7 @@ void weigh(const Call &c, int64_t b, int64_t head, const int64_t *rows, int64_t 
         place_queries(c, k, heads, rows + i, lanes);
         for (int64_t j = 0; j < m; j += TILE) {
             const Keys some{0, least<int64_t>(TILE, m - j), keys + j};
-            const Rows<T> x = rows_of<T>(c.key, c.at(c.key, b, k.kv), some.list, 0, some.n, c.D, packed);
+            const Rows<T> x = key_rows<T>(c.key, c.at(c.key, b, k.kv), some.list, 0, some.n, c.D, packed);
             const bool seen = scores(c, k, x, some);
             for (int64_t lane = 0; lane < lanes; lane++) {
                 const int64_t at = (b * c.H + head) * c.Nq + rows[i + lane];
@@ -193,7 +194,7 @@ void weigh(const Call &c, int64_t b, int64_t head, const int64_t *rows, int64_t 
                 for (int64_t t = 0; t < some.n; t++) {
                     const T s = seen ? k.s[t * L + lane] : -infinity<T>();
                     const T p = units.power(spread<Vec<T>>(s - shift))[0];
-                    out[(i + lane) * m + j + t] = s == -infinity<T>() ? (T)0 : p * r;
+                    ((T *)out)[(i + lane) * m + j + t] = s == -infinity<T>() ? (T)0 : p * r;
                 }
             }
         }
@@ -201,9 +202,6 @@ void weigh(const Call &c, int64_t b, int64_t head, const int64_t *rows, int64_t 
 }
 
 // ------------------------------------------------------------------------- one table a set
-
-// Calls f<T> for the call's type.
-#define REGARD_PICK(c, f, ...) (c.query.type == Type::f64 ? f<double>(__VA_ARGS__) : f<float>(__VA_ARGS__))
 
 template <class T> int64_t count_items(const Call &c) { return Plan<T>(c).items(c); }
 template <class T> int64_t partial_bytes(const Call &c) { return Plan<T>(c).together * block_partial<T>(c); }
@@ -220,10 +218,7 @@ void merge(const Call &c, int64_t item, int64_t segments, const char *partials, 
 }
 void weights(const Call &c, int64_t b, int64_t head, const int64_t *rows, int64_t n, const int64_t *keys,
              int64_t m, void *out, char *room) {
-    if (c.query.type == Type::f64)
-        weigh<double>(c, b, head, rows, n, keys, m, (double *)out, room);
-    else
-        weigh<float>(c, b, head, rows, n, keys, m, (float *)out, room);
+    REGARD_PICK(c, weigh, c, b, head, rows, n, keys, m, out, room);
 }
 
 template <class T> void power_of(T *x, int64_t n) {

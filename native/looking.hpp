@@ -222,7 +222,8 @@ void look_at_part(const Call &c, const Looking &what, int64_t part, double *sums
         gazes[i].block.b = all / c.H, gazes[i].block.kv = head / c.group();
         rest = lay_out(c, gazes[i].block, (char *)(((uintptr_t)rest + 63) & ~(uintptr_t)63));
     }
-    T *turned = (T *)(((uintptr_t)rest + 63) & ~(uintptr_t)63), *packed = turned + L * Gaze<T>::STRIDE;
+    T *turned = (T *)(((uintptr_t)rest + 63) & ~(uintptr_t)63);
+    Factor<T> *packed = (Factor<T> *)(turned + L * Gaze<T>::STRIDE);
     std::memset(turned, 0, L * Gaze<T>::STRIDE * sizeof(T));
     const char *keys = c.at(c.key, gazes->block.b, gazes->block.kv);
     for (int64_t row = first_row; row < end; row += LOOKED * L) {
@@ -233,7 +234,7 @@ void look_at_part(const Call &c, const Looking &what, int64_t part, double *sums
         }
         for (int64_t j0 = first / TILE * TILE; j0 < last && !watch.stopped(); j0 += TILE) {
             const int64_t to = least(j0 + TILE, c.Nk);
-            const Rows<T> x = rows_of<T>(c.key, keys, nullptr, j0, to - j0, c.D, packed);
+            const Rows<T> x = key_rows<T>(c.key, keys, nullptr, j0, to - j0, c.D, packed);
             for (int64_t i = 0; i < n; i++) {
                 const int64_t from = most(j0, gazes[i].block.first), stop = least(to, gazes[i].block.last);
                 if (from < stop)
@@ -245,12 +246,9 @@ void look_at_part(const Call &c, const Looking &what, int64_t part, double *sums
     }
 }
 
-int64_t look_room(const Call &c) { return c.query.type == Type::f64 ? look_bytes<double>(c) : look_bytes<float>(c); }
+int64_t look_room(const Call &c) { return REGARD_PICK(c, look_bytes, c); }
 void look(const Call &c, const Looking &what, int64_t part, double *sums, char *room, Watch &watch) {
-    if (c.query.type == Type::f64)
-        look_at_part<double>(c, what, part, sums, room, watch);
-    else
-        look_at_part<float>(c, what, part, sums, room, watch);
+    REGARD_PICK(c, look_at_part, c, what, part, sums, room, watch);
 }
 
 }  // namespace

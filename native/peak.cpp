@@ -1,5 +1,6 @@
 // What a processor does at most: multiply-adds that wait for nothing, and bytes read in order. The
-// benchmarks hold the kernels against these. Compiled once for each instruction set.
+// benchmarks hold the kernels against these. Compiled once for each instruction set; in that of pairs the
+// multiply-adds are dot products of bfloat16.
 #include <cstdint>
 
 #include "vectors.hpp"
@@ -7,18 +8,17 @@
 namespace REGARD_ISA {
 namespace {
 
-constexpr int CHAINS = 10;  // enough that no multiply-add waits for the one before it
+constexpr int CHAINS = 16;  // enough that no multiply-add waits for the one before it
 
-template <class T> double multiply_adds_of(int64_t steps) {
-    using V = Vec<T>;
-    const V factor = spread<V>(T(0.5)), term = spread<V>(T(1));
-    V sums[CHAINS];
-    for (int i = 0; i < CHAINS; i++) sums[i] = spread<V>(T(i));
+// Adds the product of what is in a and b, again and again.
+template <class T, class F> double multiply_adds_of(int64_t steps, F a, F b) {
+    Vec<T> sums[CHAINS];  // no two alike, or one would be worked out for both
+    for (int i = 0; i < CHAINS; i++) sums[i] = spread<Vec<T>>(T(i));
     for (int64_t step = 0; step < steps; step++)
-#pragma GCC unroll 10
-        for (int i = 0; i < CHAINS; i++) sums[i] = fma(sums[i], factor, term);
+#pragma GCC unroll 16
+        for (int i = 0; i < CHAINS; i++) sums[i] = fma(a, b, sums[i]);
     double total = 0;
-    for (V &sum : sums) total += sum[0];
+    for (Vec<T> &sum : sums) total += sum[0];
     return total;
 }
 
@@ -26,8 +26,15 @@ template <class T> double multiply_adds_of(int64_t steps) {
 
 // Runs `steps` steps; returns how many operations they were. `kept` is what they came to.
 int64_t multiply_adds(int64_t steps, bool wide, double *kept) {
-    *kept = wide ? multiply_adds_of<double>(steps) : multiply_adds_of<float>(steps);
-    return 2 * CHAINS * steps * (VECTOR_BYTES / (wide ? 8 : 4));
+    const int64_t lanes = CHAINS * steps * (VECTOR_BYTES / (wide ? 8 : 4));
+#if defined(REGARD_PAIRS)
+    *kept = multiply_adds_of<float>(steps, spread<Words>(0x3f003f00u), spread<Words>(0x3e803e80u));
+    return 4 * lanes;
+#else
+    *kept = wide ? multiply_adds_of<double>(steps, spread<Vec<double>>(0.5), spread<Vec<double>>(0.25))
+                 : multiply_adds_of<float>(steps, spread<Vec<float>>(0.5f), spread<Vec<float>>(0.25f));
+    return 2 * lanes;
+#endif
 }
 
 // Reads whole blocks of vectors; what is left over at the end is none of its business.

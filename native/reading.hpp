@@ -121,6 +121,7 @@ inline float widen(Brain x) { return widen_bf16(x.bits); }
 // A vector of numbers that lie side by side.
 inline Vec<float> wide(const float *p) { return load<Vec<float>>(p); }
 inline Vec<double> wide(const double *p) { return load<Vec<double>>(p); }
+inline Words wide(const uint32_t *p) { return load<Words>(p); }
 inline Vec<float> wide(const Half *p) {
 #if defined(__AVX512F__)
     return (Vec<float>)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
@@ -206,22 +207,6 @@ template <class T> void read_row(const Array &a, const char *row, int64_t n, T *
         widen_row((const Brain *)row, n, (float *)to);
     else
         for (int64_t d = 0; d < n; d++) to[d] = saturated<T>(read<double>(row + d * a.column, a.type));
-}
-
-// Rows of keys or values in T with columns side by side: in place, or copied to `packed`.
-template <class T> struct Rows {
-    const T *data;
-    int64_t stride;  // elements from row to row
-};
-
-template <class T>
-Rows<T> rows_of(const Array &a, const char *base, const int64_t *list, int64_t first, int64_t n,
-                int64_t columns, T *packed) {
-    if (!list && a.type == own<T>() && dense(a) && a.row % (int64_t)sizeof(T) == 0)
-        return {(const T *)(base + first * a.row), a.row / (int64_t)sizeof(T)};
-    for (int64_t j = 0; j < n; j++)
-        read_row<T>(a, base + (list ? list[j] : first + j) * a.row, columns, packed + j * columns);
-    return {packed, columns};
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "reading.hpp"
+#include "factors.hpp"
 
 namespace REGARD_ISA {
 namespace {
@@ -14,16 +14,17 @@ constexpr int V = 2;  // vectors of queries in a block
 
 // acc[r] = Σ over t of a[r·rs + t·ts] · b[t], each sum in the order of t, from zero.
 template <class T, int R>
-[[gnu::always_inline]] inline void multiply(const T *a, int64_t rs, int64_t ts, const T *b, int64_t n,
+[[gnu::always_inline]] inline void multiply(const Factor<T> *a, int64_t rs, int64_t ts, const Factor<T> *b, int64_t n,
                                             Vec<T> (&acc)[R][V]) {
+    using F = Vec<Factor<T>>;
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++) acc[r][v] = Vec<T>{};
     for (int64_t t = 0; t < n; t++) {
-        Vec<T> x[V];
-        for (int v = 0; v < V; v++) x[v] = load<Vec<T>>(b + (t * V + v) * W<T>);
+        F x[V];
+        for (int v = 0; v < V; v++) x[v] = load<F>(b + (t * V + v) * W<T>);
 #pragma GCC unroll 12
         for (int r = 0; r < R; r++) {
-            const Vec<T> k = spread<Vec<T>>(a[r * rs + t * ts]);
+            const F k = spread<F>(a[r * rs + t * ts]);
 #pragma GCC unroll 2
             for (int v = 0; v < V; v++) acc[r][v] = fma(k, x[v], acc[r][v]);
         }
@@ -31,16 +32,16 @@ template <class T, int R>
 }
 
 template <class T, int R>
-[[gnu::noinline]] void score_rows(const T *k, int64_t stride, const T *q, int64_t D, T *s) {
+[[gnu::noinline]] void score_rows(const Factor<T> *k, int64_t stride, const Factor<T> *q, int64_t n, T factor, T *s) {
     Vec<T> acc[R][V];
-    multiply<T, R>(k, stride, 1, q, D, acc);
+    multiply<T, R>(k, stride, 1, q, n, acc);
     for (int r = 0; r < R; r++)
-        for (int v = 0; v < V; v++) store(s + (r * V + v) * W<T>, acc[r][v]);
+        for (int v = 0; v < V; v++) store(s + (r * V + v) * W<T>, rescaled(acc[r][v], factor));
 }
 
 template <class T, int R>
-[[gnu::noinline]] void carry_columns(const T *x, int64_t stride, const T *p, int64_t n, const Vec<T> *a,
-                                     T *o) {
+[[gnu::noinline]] void carry_columns(const Factor<T> *x, int64_t stride, const Factor<T> *p, int64_t n,
+                                     const Vec<T> *a, T *o) {
     Vec<T> acc[R][V];
     multiply<T, R>(x, 1, stride, p, n, acc);
     for (int r = 0; r < R; r++)
@@ -93,9 +94,12 @@ template <class T> struct Block {
     int64_t b, kv, n;                       // lanes in use; the others repeat lane 0 and are not kept
     int64_t head[L], index[L], lo[L], hi[L];  // of each lane: query head, query, interval
     int64_t first, last, late_lo, early_hi;   // keys lie in [first, last), all see [late_lo, early_hi)
-    T *q, *s, *o, *total;                     // D × L, TILE × L, Dv × L (a segment's), Dv × L
+    Factor<T> *q;                             // D × L
+    T *s, *o, *total;                         // TILE × L, Dv × L (a segment's), Dv × L
     T *added;                                 // L × TILE, lane by lane, where something is added
     Vec<T> m[V], l[V], M[V], S[V];            // maximum and sum: of the segment, of all segments
+
+    Factor<T> *p() const { return (Factor<T> *)s; }  // the weights that a tile's scores become
 };
 
 // How a call's scores become weights: in base 2 unless something natural is added to them.
@@ -119,8 +123,8 @@ template <class T> int64_t block_bytes(const Call &c) {
 
 // Where a block's arrays lie; returns what comes after them.
 template <class T> char *lay_out(const Call &c, Block<T> &k, char *room) {
-    k.q = (T *)room;
-    k.s = k.q + c.D * k.L, k.o = k.s + TILE * k.L, k.total = k.o + c.Dv * k.L;
+    k.q = (Factor<T> *)room;
+    k.s = (T *)room + c.D * k.L, k.o = k.s + TILE * k.L, k.total = k.o + c.Dv * k.L;
     k.added = k.total + c.Dv * k.L;
     return room + block_bytes<T>(c);
 }
@@ -134,15 +138,14 @@ template <class T> void transpose_queries(const Call &c, Block<T> &k, T factor, 
     const char *base = c.at(c.query, k.b, 0), *row[W<T>];
     for (int w = 0; w < W<T>; w++) row[w] = row_of(c.query, base, k, first + w);
     int64_t d = 0;
-    for (; d + W<T> <= c.D && dense(c.query) && c.query.type == own<T>(); d += W<T>) {
-        Vec<T> x[W<T>];
-        for (int w = 0; w < W<T>; w++) x[w] = load<Vec<T>>((const T *)row[w] + d) * factor;
-        transpose<T>(x);
+    for (; d + W<T> <= c.D / EACH && dense(c.query) && c.query.type == stored<T>(); d += W<T>) {
+        Vec<Factor<T>> x[W<T>];
+        for (int w = 0; w < W<T>; w++) x[w] = scaled(load<Vec<Factor<T>>>((const Factor<T> *)row[w] + d), factor);
+        transpose<Factor<T>>(x);
         for (int w = 0; w < W<T>; w++) store(k.q + (d + w) * k.L + first, x[w]);
     }
-    for (; d < c.D; d++)
-        for (int w = 0; w < W<T>; w++)
-            k.q[d * k.L + first + w] = factor * read<T>(row[w] + d * c.query.column, c.query.type);
+    for (; d < factors_of(c.D); d++)
+        for (int w = 0; w < W<T>; w++) k.q[d * k.L + first + w] = query_factor(c.query, row[w], d, c.D, factor);
 }
 
 template <class T>
@@ -283,8 +286,9 @@ template <class T> void hide_listed(const Block<T> &k, Keys keys) {
 // the mask or the bias hides all of them.
 template <class T> bool scores(const Call &c, const Block<T> &k, Rows<T> rows, Keys keys) {
     if (adds(c) && !addends(c, k, keys)) return false;
+    const T factor = Units<T>(c).query;
     in_blocks(keys.n, [&]<int R>(int64_t j) {
-        score_rows<T, R>(rows.data + j * rows.stride, rows.stride, k.q, c.D, k.s + j * k.L);
+        score_rows<T, R>(rows.data + j * rows.stride, rows.stride, k.q, factors_of(c.D), factor, k.s + j * k.L);
     });
     if (c.softcap != 0) bend(c, k.s, keys.n * k.L);
     if (adds(c)) add(k, keys.n);

@@ -8,11 +8,11 @@ namespace {
 
 template <class T> Vec<T> shift_of(Vec<T> m) { return m == -infinity<T>() ? Vec<T>{} : m; }
 
-// n scores of each lane become exp(score - shift), and are added to `sum` in order. With care, a hidden
-// pair becomes -0, which no exponential is.
+// Scores of each lane become exp(score - shift), are added to `sum` in order, and kept as factors. With care, that
+// of a hidden pair is -0, which no exponential is.
 template <class T, bool natural, int N>
-[[gnu::always_inline]] inline void exponentials_of(T *s, T exponent, const Vec<T> (&shift)[V], bool care,
-                                                   Vec<T> (&sum)[V]) {
+[[gnu::always_inline]] inline void exponentials_of(const T *s, T exponent, const Vec<T> (&shift)[V], bool care,
+                                                   Vec<T> (&sum)[V], Factor<T> *to) {
     Vec<T> p[N];
 #pragma GCC unroll 4
     for (int i = 0; i < N; i++) p[i] = load<Vec<T>>(s + i * W<T>) - shift[i % V];
@@ -21,17 +21,19 @@ template <class T, bool natural, int N>
     exp2<T>(p);
 #pragma GCC unroll 4
     for (int i = 0; i < N; i++) {
-        T *place = s + i * W<T>;
         sum[i % V] += p[i];
-        store(place, care ? (load<Vec<T>>(place) == -infinity<T>() ? -Vec<T>{} : p[i]) : p[i]);
+        if (care) p[i] = load<Vec<T>>(s + i * W<T>) == -infinity<T>() ? -Vec<T>{} : p[i];
     }
+    keep_weights<V>(to, p);
 }
 
 template <class T, bool natural>
-void exponentials_down(T *s, int64_t n, T exponent, const Vec<T> (&shift)[V], bool care, Vec<T> (&sum)[V]) {
-    int64_t j = 0;
-    for (; j + 2 <= n; j += 2) exponentials_of<T, natural, 2 * V>(s + j * V * W<T>, exponent, shift, care, sum);
-    if (j < n) exponentials_of<T, natural, V>(s + j * V * W<T>, exponent, shift, care, sum);
+void exponentials_down(const Block<T> &k, int64_t n, T exponent, const Vec<T> (&shift)[V], bool care, Vec<T> (&sum)[V]) {
+    const T *s = k.s;
+    Factor<T> *to = k.p();  // in place: what is written has been read
+    for (; n >= 2; n -= 2, s += 2 * k.L, to += 2 / EACH * k.L)
+        exponentials_of<T, natural, 2 * V>(s, exponent, shift, care, sum, to);
+    if (n > 0) exponentials_of<T, natural, V>(s, exponent, shift, care, sum, to);
 }
 
 // Scores become exp(score - maximum); the sums are carried over.
@@ -49,16 +51,16 @@ void exponentials(const Units<T> &units, Block<T> &k, int64_t n, bool care, Vec<
         carry[v] = units.power(k.m[v] - shift[v]);
     }
     if (units.natural)
-        exponentials_down<T, true>(k.s, n, units.exponent, shift, care, sum);
+        exponentials_down<T, true>(k, n, units.exponent, shift, care, sum);
     else
-        exponentials_down<T, false>(k.s, n, units.exponent, shift, care, sum);
+        exponentials_down<T, false>(k, n, units.exponent, shift, care, sum);
     for (int v = 0; v < V; v++) k.l[v] = fma(k.l[v], carry[v], sum[v]), k.m[v] = top[v];
 }
 
 template <class T>
 void carry_all(const Block<T> &k, Rows<T> values, int64_t n, const Vec<T> (&carry)[V], int64_t Dv) {
     in_blocks(Dv, [&]<int R>(int64_t d) {
-        carry_columns<T, R>(values.data + d, values.stride, k.s, n, carry, k.o + d * k.L);
+        carry_columns<T, R>(values.data + d, values.stride, k.p(), factors_of(n), carry, k.o + d * k.L);
     });
 }
 
@@ -68,13 +70,9 @@ void carry_seen(const Block<T> &k, Rows<T> values, int64_t n, const Vec<T> (&car
     for (int64_t d = 0; d < Dv; d++)
         for (int v = 0; v < V; v++) {
             Vec<T> acc{};
-            for (int64_t j = 0; j < n; j++) {
-                const T x = values.data[j * values.stride + d];
-                const Vec<T> p = load<Vec<T>>(k.s + j * k.L + v * W<T>);
-                const Vec<T> sum = fma(spread<Vec<T>>(x), p, acc);
-                const bool ordinary = x - x == 0;
-                const auto hidden = (p == (T)0) & (1 / p < (T)0);  // -0
-                acc = ordinary ? sum : (hidden ? acc : sum);
+            for (int64_t t = 0; t < factors_of(n); t++) {
+                const auto p = load<Vec<Factor<T>>>(k.p() + t * k.L + v * W<T>);
+                acc = fma(seen_only(values.data[t * values.stride + d], p), p, acc);
             }
             T *place = k.o + d * k.L + v * W<T>;
             store(place, fma(load<Vec<T>>(place), carry[v], acc));

@@ -129,6 +129,13 @@ inline Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
 #endif
 }
 
+#if defined(__AVX512BF16__)
+// c + the products of two pairs of bfloat16, each rounded on its way; subnormal numbers count as 0.
+inline Vec<float> fma(Words a, Words b, Vec<float> c) {
+    return (Vec<float>)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+}
+#endif
+
 // 2^y for y ≤ 0, of N vectors in step, so that none waits for its own last operation: at most 1 unit in
 // the last place on [-126, 0] (-1022 for double), exactly 1 at 0, exactly 0 below, so also at -inf; a NaN
 // comes back as a NaN, whatever its bits, since it is multiplied and never added to as a whole number.

@@ -15,9 +15,14 @@ import pytest
 
 from regard import reference
 from regard.engines import ENGINES as ALL_ENGINES
+from regard.engines.native import PAIRS
 
-ENGINES = list(ALL_ENGINES)
+ENGINES = [name for name in ALL_ENGINES if name not in PAIRS]  # those that take every dtype
 NATIVE = [name for name in ENGINES if name.startswith("native")]
+DTYPES = ["float16", "bfloat16", "float32", "float64"]
+KINDS = [(name, dtype) for name in NATIVE for dtype in DTYPES] + [
+    (name, "bfloat16") for name in PAIRS
+]
 EPSILON = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 
 

@@ -1,8 +1,9 @@
 """Does a test fail when the kernels are wrong? The mutation check of native/.
 
 As in mutations.py, each mutation is one mistake in a copy of the sources. A worker keeps one copy and
-the folder where it is built, with the AVX2 kernels alone (NEON's on Arm), so that a mistake costs one
-compilation of the file that it is in. Needs CMake and nanobind in the environment.
+the folder where it is built, with the AVX2 kernels alone (NEON's on Arm), and those of bfloat16 where
+the processor has them, so that a mistake costs one compilation of the file that it is in, or two.
+Needs CMake and nanobind in the environment.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from mutations import (
     occurrences,
     report,
 )
+from regard.engines.native import PAIRS
 
-TESTS = ["test_semantics", "engines/test_native_bits", "engines/test_native",
+SETS = ["avx2", "neon", *(name.removeprefix("native-").replace("-", "_") for name in PAIRS)]
+TESTS = ["test_semantics", "engines/test_native_bits", "engines/test_native_pairs", "engines/test_native",
          "engines/test_native_process", "test_kernels", "test_elementwise"]  # fmt: skip
 
 MISTAKES = {
@@ -42,7 +45,10 @@ MISTAKES = {
         ("float16: rounded down, not to nearest even", "(bits - 0x38000000 + 0xfff + odd)", "(bits - 0x38000000)"),
         ("bfloat16: rounded down, not to nearest even", "(bits + 0x7fff + ((bits >> 16) & 1))", "bits"),
         ("bias: a finite one may become infinite", "return (T)(x > limit && x < infinite ? limit : x < -limit && x > -infinite ? -limit : x);", "return (T)x;"),
+    ],
+    "factors.hpp": [
         ("rows: a packed key is the one before", "(list ? list[j] : first + j) * a.row, columns, packed", "(list ? list[j] : first + (j ? j - 1 : 0)) * a.row, columns, packed"),
+        ("hidden: multiplied by 0, not selected away", "return (p == (T)0) & (1 / p < (T)0) ? Vec<T>{} : seen;", "return seen;"),
     ],
     "scores.hpp": [
         ("output: no fresh accumulators for a tile", "            store(place, fma(load<Vec<T>>(place), a[v], acc[r][v]));",
@@ -63,7 +69,6 @@ MISTAKES = {
         ("interval: a listed key at its end is seen", "keys[j] >= k.hi[i]", "keys[j] > k.hi[i]"),
     ],
     "softmax.hpp": [
-        ("hidden: multiplied by 0, not selected away", "acc = ordinary ? sum : (hidden ? acc : sum);", "acc = sum;"),
         ("softmax: the maximum of the tiles before is forgotten", "top[v] = k.m[v];", "top[v] = spread<Vec<T>>(-infinity<T>());"),
         ("softmax: the sum is not rescaled", "k.l[v] = fma(k.l[v], carry[v], sum[v]), ", "k.l[v] = k.l[v] + sum[v], "),
         ("softmax: rescaled by the wrong difference", "units.power(k.m[v] - shift[v]);", "units.power(top[v] - shift[v]);"),
@@ -89,7 +94,7 @@ MISTAKES = {
         ("segments: a short last one is skipped", "s * SEGMENT < last; s++", "s * SEGMENT < last - 3; s++"),
         ("segments: merged in reverse", "for (int64_t s = 0; s < segments; s++) {", "for (int64_t s = segments - 1; s >= 0; s--) {"),
         ("heads: query head h reads key head h % Hkv", "head[n] = h, ", "head[n] = h % c.group() * c.Hkv + h / c.group(), "),
-        ("tiles: the last key of a block's is left out", "to = least(tile.j0 + tile.n, k.last), skip", "to = least(tile.j0 + tile.n - (tile.n == TILE), k.last), skip"),
+        ("tiles: the last key of a block's is left out", "to = least(tile.j0 + tile.n, factors_of(k.last) * EACH);", "to = least(tile.j0 + tile.n - (tile.n == TILE), factors_of(k.last) * EACH);"),
         ("hidden: a sum that is not finite is not looked at again", "if (finite) return;", "return;"),
         ("weights: not divided by the sum", "(T)0 : p * r;", "(T)0 : p;"),
     ],
@@ -141,11 +146,36 @@ MISTAKES = {
     ],
 }  # fmt: skip
 
-MUTATIONS = [
-    Mutation(name, file if "/" in file else f"../../native/{file}", old, new)
-    for file, mistakes in MISTAKES.items()
-    for name, old, new in mistakes
-]
+# Of the set that computes by dot products of bfloat16: caught where a processor has them.
+OF_PAIRS = {
+    "factors.hpp": [
+        ("pairs: the odd last depth goes with what lies beyond", "d + 1 < n ? (uint32_t)peek", "d < n ? (uint32_t)peek"),
+        ("pairs: two keys' columns change places", "const Brains x = load<Brains>((const uint16_t *)a), y = b ?", "const Brains y = load<Brains>((const uint16_t *)a), x = b ?"),
+        ("pairs: a key alone goes with itself", "y = j + 1 < n ? x + a.row : nullptr;", "y = j + 1 < n ? x + a.row : x;"),
+        ("pairs: scores are not scaled", "return score * factor;", "return score;"),
+        ("pairs: weights are cut off, not rounded", "const V rounded = (V)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);",
+         "const V rounded = (V)pick((V)a, (V)b, [](int l) { return 2 * l + 1; }, std::make_index_sequence<2 * W<float>>());"),
+        ("pairs: a hidden number that is not finite counts", "if (!ordinary) seen = ", "if (false) seen = "),
+        ("pairs: the hidden one takes the seen one with it", "? seen & ~half : seen", "? Words{} : seen"),
+    ],
+    "few.hpp": [
+        ("pairs: one query begins at an odd key", "j0 = first / EACH * EACH, end;", "j0 = first, end;"),
+    ],
+    "kernel.cpp": [
+        ("pairs: a block begins at an odd key", "k.first / EACH * EACH)", "k.first)"),
+    ],
+}  # fmt: skip
+
+
+def _listed(mistakes_of: dict[str, list[tuple[str, str, str]]]) -> list[Mutation]:
+    return [
+        Mutation(name, file if "/" in file else f"../../native/{file}", old, new)
+        for file, mistakes in mistakes_of.items()
+        for name, old, new in mistakes
+    ]
+
+
+MUTATIONS = _listed(MISTAKES) + _listed(OF_PAIRS)
 
 
 def run(command: list[str]) -> None:
@@ -166,7 +196,7 @@ class Workshop:
         nanobind = subprocess.check_output(
             [sys.executable, "-m", "nanobind", "--cmake_dir"], text=True
         )
-        run(["cmake", "-S", str(copy), "-B", str(copy / "build"), "-DREGARD_ONLY=avx2;neon",
+        run(["cmake", "-S", str(copy), "-B", str(copy / "build"), f"-DREGARD_ONLY={';'.join(SETS)}",
              "-DREGARD_OPTIMIZE=-O1", "-DCMAKE_BUILD_TYPE=None", f"-Dnanobind_DIR={nanobind.strip()}",
              f"-DPython_EXECUTABLE={sys.executable}"])  # fmt: skip
 
@@ -241,4 +271,9 @@ def run_all(
 
 
 if __name__ == "__main__":
-    sys.exit(report(MUTATIONS, run_all))
+    if not PAIRS:
+        print(
+            "left out, since this processor has no dot products of bfloat16:",
+            len(_listed(OF_PAIRS)),
+        )
+    sys.exit(report(MUTATIONS if PAIRS else _listed(MISTAKES), run_all))

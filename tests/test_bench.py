@@ -279,6 +279,8 @@ def test_limits_are_what_was_done_in_the_time():
         wide, narrow = (module.multiply_adds(name, 7, w, 3) for w in (True, False))
         assert narrow == 2 * wide > 0
         assert wide % (2 * 7 * 3) == 0
+    for name in machine.native.PAIRS:
+        assert module.multiply_adds(name, 7, False, 3) == 2 * narrow  # of as wide registers
     (x,) = draw(0, (10007,), dtype=np.float32)
     reading = machine.reading(x[:9973].copy())
     reading()

@@ -54,12 +54,10 @@ def _loops() -> dict[str, Callable[[], int]]:
     """Multiply-adds in registers, by the best instruction set; each returns its operations."""
     if not native.SETS:
         return {}
-    module, name, threads = _native(), native.SETS[-1], get_num_threads()
-    multiply_adds = partial(module.multiply_adds, name, STEPS)
-    return {
-        "float32": partial(multiply_adds, False, threads),
-        "float64": partial(multiply_adds, True, threads),
-    }
+    kinds = [("float32", native.SETS[-1]), ("float64", native.SETS[-1])]
+    kinds += [("bfloat16", name) for name in native.PAIRS]
+    threads, run = get_num_threads(), _native().multiply_adds
+    return {kind: partial(run, name, STEPS, kind == "float64", threads) for kind, name in kinds}
 
 
 def _native() -> Any:
@@ -91,7 +89,7 @@ def describe(versions: dict[str, str]) -> dict[str, Any]:
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "threads": get_num_threads(),
-        "instruction_sets": list(native.SETS),
+        "instruction_sets": [*native.SETS, *native.PAIRS],
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {
             "regard": __version__,

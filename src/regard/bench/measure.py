@@ -67,9 +67,8 @@ class Measured:
 
     @property
     def of_peak(self) -> float | None:
-        """The share of the machine's multiply-adds, of the width that is computed in."""
-        width = "float64" if self.row.dtype == "float64" else "float32"
-        peak = self.limits.peak.get(width)
+        """The share of the machine's multiply-adds, of the kind that is computed in."""
+        peak = self.limits.peak.get(self.row.dtype, self.limits.peak.get("float32"))
         return self.gflops / peak if peak and self.gflops else None
 
     @property

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..engines.native import SETS
+from ..engines.native import PAIRS
 from ..predicates import Array
 
 __all__ = ["ROWS", "Floor", "Row", "matching"]
@@ -163,7 +163,7 @@ def _scaling() -> list[Row]:
     ]
 
 
-BF16 = 1.9 if "native-avx512-bf16" in SETS else 1.15  # with dot products of bfloat16, and without
+BF16 = 1.9 if PAIRS else 1.15  # with dot products of bfloat16, and without
 AHEAD = {"peers": 1.0}
 PADDED = (97, 131, 197, 257, 311, 389, 449, 512)
 RAGGED = (13, 131, 257, 521, 769, 1031, 1543, 2048)

@@ -32,19 +32,22 @@ def choose(name: Any, problem: Problem) -> tuple[Engine, str]:
     """The engine, and why it is this one."""
     if name is None:
         return _best(problem)
+    why = "asked for by name"
     if name == "native" and native.SETS:
-        return ENGINES[native.SETS[-1]], "asked for by name; the best set of this processor"
+        name, why = native.best(problem), f"{why}; the best set of this processor"
     if not isinstance(name, str) or name not in ENGINES:
         known = ", ".join(map(repr, ENGINES))
-        why = f" ({native.WHY_NOT})" if native.WHY_NOT else ""
-        raise ValueError(f"engine must be None or one of {known}, got {name!r}{why}")
-    return ENGINES[name], "asked for by name"
+        absent = f" ({native.WHY_NOT})" if native.WHY_NOT else ""
+        raise ValueError(f"engine must be None or one of {known}, got {name!r}{absent}")
+    if name.startswith("native") and (lack := native.cannot(problem, name)):
+        raise ValueError(f"{name} {lack}")
+    return ENGINES[name], why
 
 
 def _best(problem: Problem) -> tuple[Engine, str]:
-    if native.SETS and len(problem.lead) <= native.MOST_LEAD:
-        return ENGINES[native.SETS[-1]], "the best instruction set of this processor"
-    why = native.WHY_NOT or "more axes before the heads than the native engine takes"
+    why = native.WHY_NOT or native.cannot(problem, native.SETS[-1])
+    if not why:
+        return ENGINES[native.best(problem)], "the best instruction set of this processor"
     if max(problem.shape[-2:]) <= SMALL:
         return ENGINES["reference"], f"{why}; sequences so short gain nothing from tiles"
     return ENGINES["tiled"], why
@@ -78,7 +81,7 @@ _RUNGS = [
         Engine(
             name, "C++, online softmax in vectors", partial(native.run, name=name), native.memory
         )
-        for name in native.SETS
+        for name in (*native.SETS, *native.PAIRS)
     ),
 ]
 ENGINES = {engine.name: engine for engine in _RUNGS}

@@ -1,9 +1,11 @@
 """Exact attention in C++, in the vectors of this processor: the kernels are in native/.
 
 Each set of instructions that the machine can run is an engine of its own ("native-avx2"); "native"
-is the best of them. Of each row the kernels keep the maximum and the reciprocal of the sum, in
-units of their own, and compute weights by the code that computed the output. A row's bits depend
-on that row alone: not on threads, batch, neighbours, or how the queries are split.
+is the best of them for the call: "native-avx512-bf16", where the processor has dot products of
+bfloat16, computes query, key and value of that dtype alone. Of each row the kernels keep the
+maximum and the reciprocal of the sum, in units of their own, and compute weights by the code that
+computed the output. A row's bits depend on that row alone: not on threads, batch, neighbours, or
+how the queries are split.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ from ..threads import get_num_threads
 try:
     _native: Any = import_module("._native", __package__)
     SETS: list[str] = _native.sets()  # the best last
+    PAIRS: list[str] = _native.pair_sets()  # for bfloat16 alone
     WHY_NOT = ""
 except ModuleNotFoundError:
-    SETS, WHY_NOT = [], "the native engine is absent: no compiler worked where regard was built"
+    WHY_NOT = "the native engine is absent: no compiler worked where regard was built"
 except ImportError as error:
-    SETS, WHY_NOT = [], f"the native engine could not be loaded: {error}"
+    WHY_NOT = f"the native engine could not be loaded: {error}"
+if WHY_NOT:
+    SETS, PAIRS = [], []
 
 MOST_LEAD = 8  # axes before the heads
 CODES = {np.dtype(np.float16): 0, np.dtype(np.float32): 2, np.dtype(np.float64): 3}
@@ -35,11 +40,23 @@ PLAIN = tuple(CODES)
 ORDINARY = 1e30  # scales below have room in every unit
 
 
+def best(problem: Problem) -> str:
+    """The set that computes the call fastest."""
+    return [*SETS, *(name for name in PAIRS if not cannot(problem, name))][-1]
+
+
+def cannot(problem: Problem, name: str) -> str:
+    """What the set of that name lacks for the call; empty where it lacks nothing."""
+    if len(problem.lead) > MOST_LEAD:
+        return f"takes at most {MOST_LEAD} axes before the heads, got {problem.lead}"
+    kinds = [x.dtype.name for x in (problem.query, problem.key, problem.value)]
+    if name in PAIRS and kinds != ["bfloat16"] * 3:
+        return f"takes query, key and value of bfloat16, got {', '.join(kinds)}"
+    return ""
+
+
 def run(problem: Problem, out: Array | None = None, *, name: str) -> Result:
     """The output, lse, and the weights on demand, by the instruction set of that name."""
-    if len(problem.lead) > MOST_LEAD:
-        lead = problem.lead
-        raise ValueError(f"{name} takes at most {MOST_LEAD} axes before the heads, got {lead}")
     output = np.empty(problem.output_shape, problem.query.dtype) if out is None else out
     native = output.dtype.isnative and output.flags.aligned
     place = output if native else np.empty(output.shape, problem.query.dtype)
