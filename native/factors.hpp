@@ -97,8 +97,7 @@ inline Vec<float> rescaled(Vec<float> score, float factor) { return score * fact
 
 // Weights of two keys, rounded to nearest even, lane by lane.
 inline Words pair_up(Vec<float> a, Vec<float> b) {
-    typedef Brains V;
-    const V rounded = (V)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
+    const Brains rounded = (Brains)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
     return (Words)pick(rounded, rounded, [](int l) { return l / 2 + l % 2 * W<float>; },
                        std::make_index_sequence<2 * W<float>>());
 }
@@ -114,10 +113,12 @@ inline void pair_along(float *p, int64_t n) {
 // How many rows of values stored as X make a row of factors, and a vector of them from column `row` on, of which
 // `rest` are there.
 template <class X> constexpr int rows_of_factor = sizeof(X) == 2 ? 2 : 1;
-template <class T> [[gnu::always_inline]] inline Words column_factors(const uint32_t *row, const uint32_t *, int64_t rest) {
+template <class T>
+[[gnu::always_inline]] inline Words column_factors(const uint32_t *row, const uint32_t *, int64_t rest) {
     return rest < W<T> ? wide<uint32_t>(row, rest) : load<Words>(row);
 }
-template <class T> [[gnu::always_inline]] inline Words column_factors(const Brain *row, const Brain *next, int64_t rest) {
+template <class T>
+[[gnu::always_inline]] inline Words column_factors(const Brain *row, const Brain *next, int64_t rest) {
     const Words low = (Words)(rest < W<T> ? wide<T>(row, rest) : wide(row));
     if (!next) return low >> 16;
     return low >> 16 | (Words)(rest < W<T> ? wide<T>(next, rest) : wide(next));

@@ -148,15 +148,16 @@ void score_lanes(const Call &c, const Block<T> &k, const Strip<T> &strip, int i,
 // n rows of values, R vectors of columns of each, for Q queries: weights at p and sums, each query's apart by TILE and
 // `columns`.
 template <class T, class X, int Q, int R>
-[[gnu::always_inline]] inline void carry_strip(const Factor<T> *p, const char *values, int64_t stride, int64_t n, int64_t rest,
-                                               T *sums, int64_t columns, Ahead &ahead) {
+[[gnu::always_inline]] inline void carry_strip(const Factor<T> *p, const char *values, int64_t stride, int64_t n,
+                                               int64_t rest, T *sums, int64_t columns, Ahead &ahead) {
     using F = Vec<Factor<T>>;
     constexpr int ROWS = rows_of_factor<X>, BYTES = ROWS * R * W<T> * sizeof(X), EVERY = BYTES < 64 ? 64 / BYTES : 1;
     Vec<T> acc[Q][R];
     for (int q = 0; q < Q; q++)
         for (int r = 0; r < R; r++) acc[q][r] = load<Vec<T>>(sums + q * columns + r * W<T>);
     for (int64_t t = 0; t < n; t += ROWS) {
-        const X *row = (const X *)(values + t * stride), *next = t + 1 < n ? (const X *)(values + (t + 1) * stride) : nullptr;
+        const X *row = (const X *)(values + t * stride);
+        const X *next = t + 1 < n ? (const X *)(values + (t + 1) * stride) : nullptr;
         if (t % EVERY == 0) ahead.ask(most(1, BYTES / 64));
         F weight[Q];
 #pragma GCC unroll 4
@@ -179,16 +180,16 @@ void carry_lanes(const Call &c, const Block<T> &k, const Strip<T> &strip, int i,
     // One row at a time is read as the processor foresees it, where memory and not its widening is waited for.
     const int64_t together = Dv <= R * W<T> ? all : Q == 1 && sizeof(X) > 2 ? 1 : STRIP;
     T *const sums = strip.tile + i * columns;
-    const Factor<T> *const p = k.p() + i * TILE;
+    const Factor<T> *p = k.p() + i * TILE;
     Ahead ahead(values, most<int64_t>(1, Dv * (int64_t)sizeof(X)));
     const char *row = values.data;
-    for (int64_t j = 0; j < all; j += together, row += together * stride) {
+    for (int64_t j = 0; j < all; j += together, row += together * stride, p += together / rows_of_factor<X>) {
         const int64_t n = least(together, all - j);
         int64_t d = 0;
         for (; d + R * W<T> <= Dv; d += R * W<T>)
-            carry_strip<T, X, Q, R>(p + j / rows_of_factor<X>, row + d * sizeof(X), stride, n, W<T>, sums + d, columns, ahead);
+            carry_strip<T, X, Q, R>(p, row + d * sizeof(X), stride, n, W<T>, sums + d, columns, ahead);
         for (; d < Dv; d += W<T>)
-            carry_strip<T, X, Q, 1>(p + j / rows_of_factor<X>, row + d * sizeof(X), stride, n, Dv - d, sums + d, columns, ahead);
+            carry_strip<T, X, Q, 1>(p, row + d * sizeof(X), stride, n, Dv - d, sums + d, columns, ahead);
     }
 }
 
@@ -287,8 +288,10 @@ void few_through_segment(const Call &c, const Units<T> &units, Block<T> &k, int6
                 tile(Factor<T>{}, Brain{});
             else if constexpr (sizeof(T) == 8)
                 tile(T{}, T{});
+            else if (c.key.type == own<T>())
+                tile(T{}, T{});
             else
-                c.key.type == own<T>() ? tile(T{}, T{}) : c.key.type == Type::f16 ? tile(Half{}, Half{}) : tile(Brain{}, Brain{});
+                c.key.type == Type::f16 ? tile(Half{}, Half{}) : tile(Brain{}, Brain{});
         } else {
             const Rows<T> x = key_rows<T>(c.key, all_keys, nullptr, j0, keys.n, c.D, packed);
             const Rows<T> y = value_rows<T>(c.value, all_values, j0, keys.n, c.Dv, packed + TILE * c.D);

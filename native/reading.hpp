@@ -47,11 +47,14 @@ inline float widen_bf16(uint16_t h) {
     return x;
 }
 
+// The upper half of numbers, rounded to nearest even.
+template <class B> B upper_half(B bits) { return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16; }
+
 inline uint16_t narrow_bf16(float x) {
     uint32_t bits;
     std::memcpy(&bits, &x, 4);
     if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)((bits >> 16) | 0x40);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+    return (uint16_t)upper_half(bits);
 }
 
 inline uint16_t narrow_f16(float x) {
@@ -104,6 +107,26 @@ template <class T> inline void write(char *p, Type type, T x) {
     } else {
         const double d = (double)x;
         std::memcpy(p, &d, 8);
+    }
+}
+
+// A vector of numbers to where they lie side by side.
+inline void write_all(char *p, Type, Vec<double> x) { store((double *)p, x); }
+inline void write_all(char *p, Type type, Vec<float> x) {
+    typedef uint16_t Bits __attribute__((vector_size(VECTOR_BYTES / 2)));
+    if (type == Type::f32) {
+        store((float *)p, x);
+    } else if (type == Type::bf16) {
+        const Words bits = (Words)x, quiet = (bits >> 16) | 0x40;
+        store((uint16_t *)p, __builtin_convertvector(x == x ? upper_half(bits) : quiet, Bits));
+    } else {
+#if defined(__AVX512F__)
+        store((uint16_t *)p, (Bits)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__)
+        store((uint16_t *)p, (Bits)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#else
+        for (int w = 0; w < W<float>; w++) write<float>(p + 2 * w, type, x[w]);
+#endif
     }
 }
 

@@ -17,7 +17,9 @@ template <class T, int R>
 [[gnu::always_inline]] inline void multiply(const Factor<T> *a, int64_t rs, int64_t ts, const Factor<T> *b, int64_t n,
                                             Vec<T> (&acc)[R][V]) {
     using F = Vec<Factor<T>>;
+#pragma GCC unroll 12
     for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
         for (int v = 0; v < V; v++) acc[r][v] = Vec<T>{};
     for (int64_t t = 0; t < n; t++) {
         F x[V];
@@ -35,7 +37,9 @@ template <class T, int R>
 [[gnu::noinline]] void score_rows(const Factor<T> *k, int64_t stride, const Factor<T> *q, int64_t n, T factor, T *s) {
     Vec<T> acc[R][V];
     multiply<T, R>(k, stride, 1, q, n, acc);
+#pragma GCC unroll 12
     for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
         for (int v = 0; v < V; v++) store(s + (r * V + v) * W<T>, rescaled(acc[r][v], factor));
 }
 
@@ -44,7 +48,9 @@ template <class T, int R>
                                      const Vec<T> *a, T *o) {
     Vec<T> acc[R][V];
     multiply<T, R>(x, 1, stride, p, n, acc);
+#pragma GCC unroll 12
     for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
         for (int v = 0; v < V; v++) {
             T *place = o + (r * V + v) * W<T>;
             store(place, fma(load<Vec<T>>(place), a[v], acc[r][v]));

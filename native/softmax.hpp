@@ -28,7 +28,8 @@ template <class T, bool natural, int N>
 }
 
 template <class T, bool natural>
-void exponentials_down(const Block<T> &k, int64_t n, T exponent, const Vec<T> (&shift)[V], bool care, Vec<T> (&sum)[V]) {
+void exponentials_down(const Block<T> &k, int64_t n, T exponent, const Vec<T> (&shift)[V], bool care,
+                       Vec<T> (&sum)[V]) {
     const T *s = k.s;
     Factor<T> *to = k.p();  // in place: what is written has been read
     for (; n >= 2; n -= 2, s += 2 * k.L, to += 2 / EACH * k.L)
@@ -143,12 +144,13 @@ template <class T> void write_rows(const Call &c, const Block<T> &k, const Vec<T
     const char *base = c.at(c.output, k.b, 0);
     for (int64_t i = 0; i < k.n; i++) row[i] = (char *)row_of(c.output, base, k, i);
     int64_t d = 0;
-    for (; d + W<T> <= c.Dv && dense(c.output) && c.output.type == own<T>(); d += W<T>)
+    for (; d + W<T> <= c.Dv && dense(c.output); d += W<T>)
         for (int v = 0; v < V; v++) {
             Vec<T> x[W<T>];
             for (int w = 0; w < W<T>; w++) x[w] = load<Vec<T>>(k.total + (d + w) * k.L + v * W<T>) * r[v] + Vec<T>{};
             transpose<T>(x);
-            for (int w = 0; w < W<T> && v * W<T> + w < k.n; w++) store((T *)row[v * W<T> + w] + d, x[w]);
+            for (int w = 0; w < W<T> && v * W<T> + w < k.n; w++)
+                write_all(row[v * W<T> + w] + d * c.output.column, c.output.type, x[w]);
         }
     for (; d < c.Dv; d++)
         for (int64_t i = 0; i < k.n; i++)
