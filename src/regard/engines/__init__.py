@@ -79,7 +79,11 @@ _RUNGS = [
     Engine("tiled", "NumPy, online softmax tile by tile", tiled.run, tiled.memory),
     *(
         Engine(
-            name, "C++, online softmax in vectors", partial(native.run, name=name), native.memory
+            name,
+            "C++, online softmax in vectors"
+            + (", of bfloat16 alone" if name in native.PAIRS else ""),
+            partial(native.run, name=name),
+            native.memory,
         )
         for name in (*native.SETS, *native.PAIRS)
     ),
