@@ -202,20 +202,21 @@ PAYLOADS = {
 
 @each_kind
 @pytest.mark.parametrize("Nq", [67, 2])
-def test_nan_of_any_payload_spoils_the_rows_that_see_it_alone(engine, dtype, Nq):
+@pytest.mark.parametrize("key", [40, 130])
+def test_nan_of_any_payload_spoils_the_rows_that_see_it_alone(engine, dtype, Nq, key):
     bits, payloads = PAYLOADS[dtype]
     clean = typed(draw_call(7, lead=(), H=1, Nq=Nq, Nk=131, D=5, Dv=6), dtype)
     sees = np.random.default_rng(8).random((Nq, 131)) > 0.3
-    sees[:, 40] = np.arange(Nq) % 2 == 0
-    calls = {"array": {"mask": sees}, "causal": {"causal": True, "align": 40 - Nq // 2}}
+    sees[:, key] = np.arange(Nq) % 2 == 0
+    calls = {"array": {"mask": sees}, "causal": {"causal": True, "align": key - Nq // 2}}
     for options in calls.values():
         expected = regard.attention(*clean, engine=engine, **options)
-        sees_it = sees[:, 40] if "mask" in options else np.arange(Nq) + options["align"] >= 40
+        sees_it = sees[:, key] if "mask" in options else np.arange(Nq) + options["align"] >= key
         assert 0 < sees_it.sum() < Nq
         for payload in payloads:
             for which, column in ((1, 2), (2, 3)):
                 spoilt = [x.copy() for x in clean]
-                spoilt[which].view(bits)[0, 40, column] = payload
+                spoilt[which].view(bits)[0, key, column] = payload
                 actual = regard.attention(*spoilt, engine=engine, **options)
                 columns = slice(None) if which == 1 else [column]
                 assert np.isnan(actual[0, sees_it][:, columns].astype(np.float64)).all()

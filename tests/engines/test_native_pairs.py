@@ -59,6 +59,23 @@ def test_sums_and_listed_weights_are_those_of_float64(engine):
     np.testing.assert_allclose(attended.received(), weights.sum(-2), rtol=0, atol=1e-5)
 
 
+def test_pairs_begin_at_even_keys_wherever_a_row_begins(engine):
+    """Large values that cancel swallow what is added between them: the sum shows its order."""
+    rng = np.random.default_rng(8)
+    q, k = np.zeros((1, 71, 2), BRAIN), np.zeros((1, 331, 2), BRAIN)
+    v = rng.uniform(-2, 2, (1, 331, 67)).astype(BRAIN)
+    for column in range(67):
+        places = rng.choice(np.arange(75, 125), 8, replace=False)  # in the tile where rows begin
+        v[0, places, column] = [2.0**26, -(2.0**26)] * 4
+    window = regard.masks.window(148, 31)
+    whole = regard.attention(q, k, v, mask=window, align=148, engine=engine)
+    for first, end in ((0, 1), (1, 2), (33, 34), (34, 39), (13, 71)):
+        part = regard.attention(
+            q[:, first:end], k, v, mask=window, align=148 + first, engine=engine
+        )
+        np.testing.assert_array_equal(part.view(np.uint16), whole[:, first:end].view(np.uint16))
+
+
 def test_subnormal_numbers_count_as_zero(engine):
     q, k, v = draw_brains(4, Nq=3, Nk=7)
     small = np.full_like(v, 2.0**-130)
