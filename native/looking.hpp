@@ -55,13 +55,6 @@ inline void in_order(double *w, int64_t *keys, int64_t k) {
         if (w[i] == __builtin_inf()) w[i] = __builtin_nan("");
 }
 
-template <class M> bool some(M mask) {
-    uint64_t words[sizeof mask / 8], any = 0;
-    std::memcpy(words, &mask, sizeof mask);
-    for (uint64_t word : words) any |= word;
-    return any != 0;
-}
-
 template <class T> void keep_strongest(const Looking &what, Gaze<T> &g, int64_t from, int64_t n) {
     constexpr int TOGETHER = 4;  // keys that are asked at once whether one is strong
     for (int64_t j = 0; j < n; j += TOGETHER) {

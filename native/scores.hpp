@@ -198,28 +198,28 @@ template <class T> void alibi_of(const Call &c, const Block<T> &k, int i, Keys k
         for (int64_t j = 0; j < keys.n; j++) to[j] = bias(position - keys[j]);
 }
 
-// -inf to where the mask hides from one lane.
-template <class T> void mask_of(const Call &c, const char *row, Keys keys, T *to) {
+// -inf to where the mask hides from one lane; elsewhere what is there, or 0 if nothing is yet.
+template <class T> void mask_of(const Call &c, const char *row, Keys keys, bool first, T *to) {
     int64_t j = 0;
+    const Vec<T> hidden = spread<Vec<T>>(-infinity<T>());
     if (!keys.list && dense(c.mask))
         for (; j + W<T> <= keys.n; j += W<T>)
-            store(to + j, set_bytes(row + keys.j0 + j, T{}) ? load<Vec<T>>(to + j) : spread<Vec<T>>(-infinity<T>()));
+            store(to + j, set_bytes(row + keys.j0 + j, T{}) ? (first ? Vec<T>{} : load<Vec<T>>(to + j)) : hidden);
     for (; j < keys.n; j++)
-        if (!row[keys[j] * c.mask.column]) to[j] = -infinity<T>();
+        to[j] = !row[keys[j] * c.mask.column] ? -infinity<T>() : first ? (T)0 : to[j];
 }
 
 // What is added to the scores of one lane: its bias, and -inf where the mask hides. Past the keys, up to
 // whole vectors, all is hidden.
 template <class T>
 void addends_of(const Call &c, const Block<T> &k, int i, Keys keys, const char *bias, const char *mask, T *to) {
-    std::memset(to, 0, keys.n * sizeof(T));
     if (bias && !keys.list)
         read_row<T>(c.bias, row_of(c.bias, bias, k, i) + keys.j0 * c.bias.column, keys.n, to);
     else if (bias)
         for (int64_t j = 0; j < keys.n; j++)
             read_row<T>(c.bias, row_of(c.bias, bias, k, i) + keys[j] * c.bias.column, 1, to + j);
     if (c.slopes) alibi_of(c, k, i, keys, to);
-    if (mask) mask_of(c, row_of(c.mask, mask, k, i), keys, to);
+    if (mask) mask_of(c, row_of(c.mask, mask, k, i), keys, !bias && !c.slopes, to);
     for (int64_t j = keys.n; j % W<T>; j++) to[j] = -infinity<T>();
 }
 
@@ -230,20 +230,24 @@ inline void ask_for_next(const Array &a, const char *row, Keys keys) {
     for (int64_t byte = 0; byte < TILE * a.column; byte += 64) __builtin_prefetch(next + byte);
 }
 
+template <class T> bool some_seen(const T *added, int64_t n) {
+    auto seen = Vec<T>{} != Vec<T>{};
+    for (int64_t j = 0; j < n; j += W<T>) seen |= load<Vec<T>>(added + j) != -infinity<T>();
+    return some(seen);
+}
+
 // What is added to the scores of all lanes, lane by lane. Returns whether a pair is left.
 template <class T> bool addends(const Call &c, const Block<T> &k, Keys keys) {
     const char *bias = c.bias ? c.at(c.bias, k.b, 0) : nullptr, *mask = c.mask ? c.at(c.mask, k.b, 0) : nullptr;
-    auto seen = Vec<T>{} != Vec<T>{};
+    bool any = false;
     for (int i = 0; i < k.n; i++) {
         T *to = k.added + i * TILE;
         addends_of(c, k, i, keys, bias, mask, to);
         if (bias && !keys.list) ask_for_next(c.bias, row_of(c.bias, bias, k, i), keys);
         if (mask && !keys.list) ask_for_next(c.mask, row_of(c.mask, mask, k, i), keys);
-        for (int64_t j = 0; j < keys.n; j += W<T>) seen |= load<Vec<T>>(to + j) != -infinity<T>();
+        any = any || some_seen(to, keys.n);
     }
     for (int i = k.n; i < k.L; i++) std::memcpy(k.added + i * TILE, k.added, TILE * sizeof(T));
-    bool any = false;
-    for (int w = 0; w < W<T>; w++) any |= seen[w] != 0;
     return any;
 }
 

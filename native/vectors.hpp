@@ -34,6 +34,14 @@ template <class V, class T> inline V load(const T *p) {
 
 template <class V, class T> inline void store(T *p, V v) { std::memcpy(p, &v, sizeof v); }
 
+// Whether a lane of a comparison is set.
+template <class M> inline bool some(M mask) {
+    uint64_t words[sizeof mask / 8], any = 0;
+    std::memcpy(words, &mask, sizeof mask);
+    for (uint64_t word : words) any |= word;
+    return any != 0;
+}
+
 // Lanes of a and b by their numbers, those of b counted on from a's: f(i) is what lane i takes.
 template <class V, class F, size_t... I>
 [[gnu::always_inline]] inline V pick(V a, V b, F f, std::index_sequence<I...>) {

@@ -60,7 +60,7 @@ MISTAKES = {
         ("softcap: without the multiplication", "cap * tanh_(load<Vec<T>>(s + i) / cap)", "tanh_(load<Vec<T>>(s + i) / cap)"),
         ("scale: base 2 without log2(e)", "(T)(c.scale * LOG2E)", "(T)c.scale"),
         ("alibi: with its sign flipped", "return saturated<T>(-slope * (double)", "return saturated<T>(slope * (double)"),
-        ("mask: inverted on a short last tile", "if (!row[keys[j] * c.mask.column]) to[j]", "if ((row[keys[j] * c.mask.column] != 0) == (keys.n < TILE)) to[j]"),
+        ("mask: inverted on a short last tile", "to[j] = !row[keys[j] * c.mask.column] ?", "to[j] = (row[keys[j] * c.mask.column] != 0) == (keys.n < TILE) ?"),
         ("mask: a listed key's is that of its place in the list", "row[keys[j] * c.mask.column]", "row[j * c.mask.column]"),
         ("bias: -inf does not hide a NaN score", "return x == -infinity<T>() ? x : score + x;", "return score + x;"),
         ("interval: one key too many at its end", "(at < hi[v])", "(at <= hi[v])"),
