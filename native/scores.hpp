@@ -97,8 +97,8 @@ inline Vec<double> tanh_(Vec<double> x) {
 
 template <class T> struct Block {
     static constexpr int L = V * W<T>;
-    int64_t b, kv, n;                       // lanes in use; the others repeat lane 0 and are not kept
     int64_t head[L], index[L], lo[L], hi[L];  // of each lane: query head, query, interval
+    int64_t b, kv, n;                         // lanes in use; the others repeat lane 0 and are not kept
     int64_t first, last, late_lo, early_hi;   // keys lie in [first, last), all see [late_lo, early_hi)
     Factor<T> *q;                             // D × L
     T *s, *o, *total;                         // TILE × L, Dv × L (a segment's), Dv × L
@@ -154,20 +154,26 @@ template <class T> void transpose_queries(const Call &c, Block<T> &k, T factor, 
         for (int w = 0; w < W<T>; w++) k.q[d * k.L + first + w] = query_factor(c.query, row[w], d, c.D, factor);
 }
 
+// The interval of each lane, and what they come to together.
+template <class T> void place_intervals(const Call &c, Block<T> &k) {
+    const char *lo = c.lo ? c.at(c.lo, k.b, 0) : nullptr, *hi = c.hi ? c.at(c.hi, k.b, 0) : nullptr;
+    for (int i = 0; i < k.L; i++) k.lo[i] = lo ? peek<int64_t>(row_of(c.lo, lo, k, i)) : 0;
+    for (int i = 0; i < k.L; i++) k.hi[i] = hi ? peek<int64_t>(row_of(c.hi, hi, k, i)) : c.Nk;
+    int64_t first = lo || hi ? c.Nk : 0, last = c.Nk - first, late = 0, early = c.Nk;
+    for (int i = 0; i < k.L && (lo || hi); i++) {
+        const int64_t from = k.lo[i], to = k.hi[i];
+        if (from < to) first = least(first, from), last = most(last, to);
+        late = most(late, from), early = least(early, to);
+    }
+    k.first = first, k.last = last, k.late_lo = late, k.early_hi = early;
+}
+
 template <class T>
 void place_queries(const Call &c, Block<T> &k, const int64_t *head, const int64_t *index, int64_t n) {
     k.n = n;
-    k.first = c.Nk, k.last = 0, k.late_lo = 0, k.early_hi = c.Nk;
-    const char *lo = c.lo ? c.at(c.lo, k.b, 0) : nullptr, *hi = c.hi ? c.at(c.hi, k.b, 0) : nullptr;
-    for (int i = 0; i < k.L; i++) {
-        const int64_t lane = i < n ? i : 0;
-        k.head[i] = head[lane];
-        k.index[i] = index[lane];
-        k.lo[i] = lo ? peek<int64_t>(row_of(c.lo, lo, k, i)) : 0;
-        k.hi[i] = hi ? peek<int64_t>(row_of(c.hi, hi, k, i)) : c.Nk;
-        if (k.lo[i] < k.hi[i]) k.first = least(k.first, k.lo[i]), k.last = most(k.last, k.hi[i]);
-        k.late_lo = most(k.late_lo, k.lo[i]), k.early_hi = least(k.early_hi, k.hi[i]);
-    }
+    for (int i = 0; i < n; i++) k.head[i] = head[i], k.index[i] = index[i];
+    for (int64_t i = n; i < k.L; i++) k.head[i] = head[0], k.index[i] = index[0];
+    place_intervals(c, k);
     for (int i = 0; i < k.L; i += W<T>) transpose_queries(c, k, Units<T>(c).query, i);
 }
 
@@ -269,11 +275,9 @@ template <class T> void add(const Block<T> &k, int64_t n) {
 }
 
 template <class T> void hide_by_interval(const Block<T> &k, Keys keys) {
-    Vec<T> lo[V], hi[V];  // relative to the tile, small whole numbers
-    for (int i = 0; i < k.L; i++) {
-        lo[i / W<T>][i % W<T>] = (T)most<int64_t>(-1, least(k.lo[i] - keys.j0, keys.n));
-        hi[i / W<T>][i % W<T>] = (T)most<int64_t>(-1, least(k.hi[i] - keys.j0, keys.n));
-    }
+    T lo[Block<T>::L], hi[Block<T>::L];  // relative to the tile, small whole numbers
+    for (int i = 0; i < k.L; i++) lo[i] = (T)most<int64_t>(-1, least(k.lo[i] - keys.j0, keys.n));
+    for (int i = 0; i < k.L; i++) hi[i] = (T)most<int64_t>(-1, least(k.hi[i] - keys.j0, keys.n));
     const Vec<T> hidden = spread<Vec<T>>(-infinity<T>());
     const int64_t all_from = most<int64_t>(0, k.late_lo - keys.j0), all_to = k.early_hi - keys.j0;
     for (int64_t j = 0; j < keys.n; j++) {
@@ -281,7 +285,7 @@ template <class T> void hide_by_interval(const Block<T> &k, Keys keys) {
         for (int v = 0; v < V && j < keys.n; v++) {
             T *p = k.s + (j * V + v) * W<T>;
             const Vec<T> at = spread<Vec<T>>((T)j);
-            store(p, (at >= lo[v]) & (at < hi[v]) ? load<Vec<T>>(p) : hidden);
+            store(p, (at >= load<Vec<T>>(lo + v * W<T>)) & (at < load<Vec<T>>(hi + v * W<T>)) ? load<Vec<T>>(p) : hidden);
         }
     }
 }

@@ -28,8 +28,8 @@ template <class T, bool natural, int N>
 }
 
 template <class T, bool natural>
-void exponentials_down(const Block<T> &k, int64_t n, T exponent, const Vec<T> (&shift)[V], bool care,
-                       Vec<T> (&sum)[V]) {
+[[gnu::always_inline]] inline void exponentials_down(const Block<T> &k, int64_t n, T exponent, const Vec<T> (&shift)[V],
+                                                     bool care, Vec<T> (&sum)[V]) {
     const T *s = k.s;
     Factor<T> *to = k.p();  // in place: what is written has been read
     for (; n >= 2; n -= 2, s += 2 * k.L, to += 2 / EACH * k.L)
@@ -37,17 +37,34 @@ void exponentials_down(const Block<T> &k, int64_t n, T exponent, const Vec<T> (&
     if (n > 0) exponentials_of<T, natural, V>(s, exponent, shift, care, sum, to);
 }
 
+// The maximum of each lane, in two chains that do not wait for each other. Of zeros the first one stays.
+template <class T> [[gnu::always_inline]] inline void highest(const Block<T> &k, int64_t n, Vec<T> (&top)[V]) {
+    Vec<T> late[V];
+#pragma GCC unroll 2
+    for (int v = 0; v < V; v++) top[v] = k.m[v], late[v] = spread<Vec<T>>(-infinity<T>());
+    const auto rise = [](Vec<T> &top, const T *s) {
+        const Vec<T> x = load<Vec<T>>(s);
+        top = x > top ? x : top;
+    };
+    const T *first = k.s, *second = k.s + n / 2 * k.L;
+    for (int64_t j = 0; j < n / 2; j++, first += k.L, second += k.L)
+#pragma GCC unroll 2
+        for (int v = 0; v < V; v++) rise(top[v], first + v * W<T>), rise(late[v], second + v * W<T>);
+#pragma GCC unroll 2
+    for (int v = 0; v < V; v++) {
+        if (n % 2) rise(late[v], second + v * W<T>);
+        top[v] = late[v] > top[v] ? late[v] : top[v];
+    }
+}
+
 // Scores become exp(score - maximum); the sums are carried over.
 template <class T>
 void exponentials(const Units<T> &units, Block<T> &k, int64_t n, bool care, Vec<T> (&carry)[V]) {
-    Vec<T> top[V], shift[V], sum[V] = {};
-    for (int v = 0; v < V; v++) top[v] = k.m[v];
-    for (int64_t j = 0; j < n; j++)
-        for (int v = 0; v < V; v++) {
-            const Vec<T> x = load<Vec<T>>(k.s + j * k.L + v * W<T>);
-            top[v] = x > top[v] ? x : top[v];
-        }
+    Vec<T> top[V], shift[V], sum[V];
+    highest(k, n, top);
+#pragma GCC unroll 2
     for (int v = 0; v < V; v++) {
+        sum[v] = Vec<T>{};
         shift[v] = shift_of<T>(top[v]);
         carry[v] = units.power(k.m[v] - shift[v]);
     }
@@ -55,6 +72,7 @@ void exponentials(const Units<T> &units, Block<T> &k, int64_t n, bool care, Vec<
         exponentials_down<T, true>(k, n, units.exponent, shift, care, sum);
     else
         exponentials_down<T, false>(k, n, units.exponent, shift, care, sum);
+#pragma GCC unroll 2
     for (int v = 0; v < V; v++) k.l[v] = fma(k.l[v], carry[v], sum[v]), k.m[v] = top[v];
 }
 
@@ -80,15 +98,20 @@ void carry_seen(const Block<T> &k, Rows<T> values, int64_t n, const Vec<T> (&car
         }
 }
 
+// n is a whole number of pairs of vectors. What is finite leaves 0 when it is taken from itself.
 template <class T> bool all_finite(const T *x, int64_t n) {
-    auto finite = Vec<T>{} == Vec<T>{};
-    for (int64_t i = 0; i < n; i += W<T>) {
-        const Vec<T> y = load<Vec<T>>(x + i);
-        finite &= y - y == Vec<T>{};
-    }
-    bool all = true;
-    for (int w = 0; w < W<T>; w++) all &= finite[w] != 0;
-    return all;
+    typedef decltype(Vec<T>{} != Vec<T>{}) Bits;
+    Bits left[2] = {};
+    for (int64_t i = 0; i < n; i += 2 * W<T>)
+#pragma GCC unroll 2
+        for (int v = 0; v < 2; v++) {
+            const Vec<T> y = load<Vec<T>>(x + i + v * W<T>);
+            left[v] |= (Bits)(y - y);
+        }
+    int64_t parts[VECTOR_BYTES / 8], all = 0;
+    store(parts, left[0] | left[1]);
+    for (int64_t part : parts) all |= part;
+    return all == 0;
 }
 
 template <class T> void begin_segment(const Call &c, Block<T> &k) {
