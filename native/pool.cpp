@@ -16,6 +16,18 @@
 namespace regard {
 namespace {
 
+// How long the caller looks out for the others before it sleeps. They are within their last tasks, and waking
+// takes as long; helpers that have nothing to do sleep at once.
+constexpr auto LOOKS = std::chrono::microseconds(20);
+
+void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
 struct Job {
     const std::function<void(int64_t, int)> *task;
     int64_t n;
@@ -37,15 +49,12 @@ class Pool {
         }
         wake_.notify_all();
         work(job, 0);
-        std::unique_lock<std::mutex> lock(mutex_);
-        const int asleep = wanted_;  // all is done: who has not woken yet need not
-        wanted_ = 0, working_ -= asleep;
-        while (!done_.wait_for(lock, std::chrono::milliseconds(30), [this] { return working_ == 0; })) {
-            lock.unlock();
-            poll();
-            lock.lock();
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            working_ -= wanted_;  // all is done: who has not woken yet need not
+            wanted_ = 0, job_ = nullptr;
         }
-        job_ = nullptr;
+        if (!look_out()) sleep(poll);
         return helpers + 1;
     }
 
@@ -53,7 +62,28 @@ class Pool {
     std::mutex mutex_;
     std::condition_variable wake_, done_;
     Job *job_ = nullptr;
-    int threads_ = 0, wanted_ = 0, working_ = 0;
+    int threads_ = 0, wanted_ = 0;
+    std::atomic<int> working_{0};
+
+    // Whether the others have done their tasks within so short a time.
+    bool look_out() const {
+        const auto end = std::chrono::steady_clock::now() + LOOKS;
+        while (working_ > 0) {
+            if (std::chrono::steady_clock::now() > end) return false;
+            relax();
+        }
+        return true;
+    }
+
+    // Until they have done them, with a poll now and then.
+    void sleep(const std::function<void()> &poll) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (!done_.wait_for(lock, std::chrono::milliseconds(30), [this] { return working_ == 0; })) {
+            lock.unlock();
+            poll();
+            lock.lock();
+        }
+    }
 
     // As many helpers as there can be, started when first wanted. None is ever joined.
     int started(int helpers) {
@@ -77,8 +107,9 @@ class Pool {
             Job &job = *job_;
             lock.unlock();
             work(job, mine);
+            const bool last = --working_ == 0;  // then the caller may return, and its job is no more
             lock.lock();
-            if (--working_ == 0) done_.notify_one();
+            if (last) done_.notify_one();
         }
     }
 
