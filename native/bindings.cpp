@@ -184,51 +184,71 @@ class NativeCall {
 
 // ------------------------------------------------------------- the plain call, without ceremony
 
-// (lead, H, N, columns) or (N, columns), side by side in memory or not, of whole items.
-bool is_plain(const Given &x) {
-    const int64_t size = (int64_t)x.itemsize();
-    for (size_t i = 0; i < x.ndim(); i++)
-        if (x.shape(i) == 0) return false;  // nothing to see: not plain
-    return (size_t)x.data() % size == 0;
-}
+// An array by the buffer protocol, which takes less time than DLPack: (lead, H, N, columns) or (N, columns).
+class Buffer {
+  public:
+    explicit Buffer(nb::handle x) : got_(PyObject_GetBuffer(x.ptr(), &view_, PyBUF_STRIDES) == 0) {
+        if (!got_) PyErr_Clear();
+    }
+    Buffer(const Buffer &) = delete;
+    Buffer &operator=(const Buffer &) = delete;
+    ~Buffer() {
+        if (got_) PyBuffer_Release(&view_);
+    }
 
-bool same_up_to_heads(const Given &a, const Given &b) {
-    if (a.ndim() != b.ndim()) return false;
-    for (size_t i = 0; i + 3 < a.ndim(); i++)
-        if (a.shape(i) != b.shape(i)) return false;
-    return true;
-}
+    int axes() const { return view_.ndim; }
+    int64_t itemsize() const { return view_.itemsize; }
+    int64_t shape(int axis) const { return view_.shape[axis]; }
 
-// An array as `array_of` has it, where one without heads has one of stride 0.
-Array plain_array(const Given &x, Type type, int axes) {
-    if (axes >= 0) return array_of(Maybe(x), type, axes);
-    Array a;
-    a.data = (char *)x.data(), a.type = type;
-    a.row = x.stride(0) * (int64_t)x.itemsize(), a.column = x.stride(1) * (int64_t)x.itemsize();
-    return a;
-}
+    // Whether there is something in it, side by side in memory or not, of whole items.
+    bool is_plain() const {
+        if (!got_ || view_.ndim < 2 || (size_t)view_.buf % view_.itemsize != 0) return false;
+        for (int i = 0; i < view_.ndim; i++)
+            if (view_.shape[i] == 0 || view_.strides[i] % view_.itemsize != 0) return false;
+        return true;
+    }
+    bool same_up_to_heads(const Buffer &other) const {
+        if (view_.ndim != other.view_.ndim) return false;
+        for (int i = 0; i + 3 < view_.ndim; i++)
+            if (view_.shape[i] != other.view_.shape[i]) return false;
+        return true;
+    }
+    // One without heads has a head of stride 0.
+    Array array(Type type) const {
+        const int n = view_.ndim;
+        Array a;
+        a.data = (char *)view_.buf, a.type = type;
+        for (int i = 0; i + 3 < n; i++) a.lead[i] = view_.strides[i];
+        a.head = n > 2 ? view_.strides[n - 3] : 0, a.row = view_.strides[n - 2], a.column = view_.strides[n - 1];
+        return a;
+    }
+
+  private:
+    Py_buffer view_;
+    bool got_;
+};
 
 // Attention of three arrays that fit each other, all of one dtype, full, or causal with query 0 at `start`, by
 // the best set. False, and nothing said, for every other call, and where an output is not finite: those take
 // the road on which everything is checked and named.
-bool plain(Given output, Given query, Given key, Given value, bool causal, int64_t start, double scale,
-           nb::callable get_threads) {
-    const int n = (int)query.ndim(), axes = n - 3;
-    if (n < 2 || axes > regard::MAX_LEAD || !same_up_to_heads(query, key) || !same_up_to_heads(query, value))
-        return false;
-    for (const Given &x : {query, key, value})
-        if (!is_plain(x)) return false;
+bool plain(nb::handle out, nb::handle q, nb::handle k, nb::handle v, bool causal, int64_t start, double scale,
+           nb::handle get_threads) {
+    const Buffer output(out), query(q), key(k), value(v);
+    for (const Buffer *x : {&output, &query, &key, &value})
+        if (!x->is_plain()) return false;
+    const int n = query.axes();
+    if (n > regard::MAX_LEAD + 3 || !query.same_up_to_heads(key) || !query.same_up_to_heads(value)) return false;
     Call c;
-    c.axes = axes < 0 ? 0 : axes;
-    for (int i = 0; i < c.axes; i++) c.batch *= c.lead[i] = (int64_t)query.shape(i);
-    c.H = axes < 0 ? 1 : query.shape(axes), c.Hkv = axes < 0 ? 1 : key.shape(axes);
+    c.axes = std::max(0, n - 3);
+    for (int i = 0; i < c.axes; i++) c.batch *= c.lead[i] = query.shape(i);
+    c.H = n < 3 ? 1 : query.shape(n - 3), c.Hkv = n < 3 ? 1 : key.shape(n - 3);
     c.Nq = query.shape(n - 2), c.Nk = key.shape(n - 2), c.D = query.shape(n - 1), c.Dv = value.shape(n - 1);
-    const bool fits = (int64_t)key.shape(n - 1) == c.D && (int64_t)value.shape(n - 2) == c.Nk && c.H % c.Hkv == 0 &&
-                      (axes < 0 || (int64_t)value.shape(axes) == c.Hkv) && (int64_t)output.shape(n - 1) == c.Dv;
+    const bool fits = key.shape(n - 1) == c.D && value.shape(n - 2) == c.Nk && c.H % c.Hkv == 0 &&
+                      (n < 3 || value.shape(n - 3) == c.Hkv) && output.shape(n - 1) == c.Dv;
     if (!fits || !fits_scratch(c)) return false;
     const Type type = query.itemsize() == 2 ? Type::f16 : query.itemsize() == 4 ? Type::f32 : Type::f64;
-    c.query = plain_array(query, type, axes), c.key = plain_array(key, type, axes);
-    c.value = plain_array(value, type, axes), c.output = plain_array(output, type, axes);
+    c.query = query.array(type), c.key = key.array(type);
+    c.value = value.array(type), c.output = output.array(type);
     c.scale = type == Type::f64 ? scale : (float)scale;
     std::vector<int64_t> hi(causal ? c.Nq : 0);
     for (int64_t i = 0; i < (int64_t)hi.size(); i++) hi[i] = std::min(start + i + 1, c.Nk);

@@ -80,15 +80,16 @@ void through_tile(const Call &c, const Units<T> &units, Block<T> *blocks, int64_
     for (int64_t i = 0; i < n; i++) {
         Block<T> &k = blocks[i];
         const int64_t from = most(tile.j0, k.first / EACH * EACH), skip = from - tile.j0;
-        const int64_t to = least(tile.j0 + tile.n, factors_of(k.last) * EACH);
-        if (from >= to || !scores(c, k, {x.data + skip * x.stride, x.stride}, {from, to - from})) continue;
+        const Keys keys{from, least(tile.j0 + tile.n, factors_of(k.last) * EACH) - from};
+        if (keys.n <= 0 || !scores(c, k, {x.data + skip * x.stride, x.stride}, keys)) continue;
         Vec<T> carry[V];
-        exponentials(units, k, to - from, care, carry);
+        exponentials(units, k, keys.n, care, carry);
         const Rows<T> values{y.data + skip / EACH * y.stride, y.stride};
         if (care)
-            carry_seen(k, values, to - from, carry, c.Dv);
+            carry_seen(k, values, keys.n, carry, c.Dv);
         else
-            carry_all(k, values, to - from, carry, c.Dv);
+            carry_all(k, values, keys, carry, c.Dv);
+        k.fresh = false;
     }
 }
 
@@ -102,14 +103,17 @@ void run_segment(const Call &c, Block<T> *blocks, int64_t n, int64_t segment, ch
     first = most(first, segment * SEGMENT);
     last = least(last, least(c.Nk, (segment + 1) * SEGMENT));
     for (bool care : {false, true}) {
-        for (int64_t i = 0; i < n; i++) begin_segment(c, blocks[i]);
+        for (int64_t i = 0; i < n; i++) begin_segment(blocks[i]);
         if (are_few<T>(c) && !care)
-            few_through_segment(c, units, *blocks, first, last, scratch, watch);
+            settle_segment(c, *blocks), few_through_segment(c, units, *blocks, first, last, scratch, watch);
         else
             for (int64_t j0 = first / TILE * TILE; j0 < last && !watch.stopped(); j0 += TILE)
                 through_tile(c, units, blocks, n, {j0, least<int64_t>(TILE, c.Nk - j0)}, care, (Factor<T> *)scratch);
         bool finite = true;
-        for (int64_t i = 0; i < n; i++) finite &= all_finite(blocks[i].o, c.Dv * blocks[i].L);
+        for (int64_t i = 0; i < n; i++) {
+            settle_segment(c, blocks[i]);
+            finite &= all_finite(blocks[i].o, c.Dv * blocks[i].L);
+        }
         if (finite) return;
     }
 }

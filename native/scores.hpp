@@ -12,48 +12,59 @@ constexpr int V = 2;  // vectors of queries in a block
 
 // ------------------------------------------------------------------------- the micro-kernel
 
-// acc[r] = Σ over t of a[r·rs + t·ts] · b[t], each sum in the order of t, from zero.
-template <class T, int R>
-[[gnu::always_inline]] inline void multiply(const Factor<T> *a, int64_t rs, int64_t ts, const Factor<T> *b, int64_t n,
-                                            Vec<T> (&acc)[R][V]) {
-    using F = Vec<Factor<T>>;
-#pragma GCC unroll 12
-    for (int r = 0; r < R; r++)
+// acc[r][v] += Σ over t in [from, to) of a[r·rs + t·ts] · b[t], each sum in the order of t, for vectors F and on.
+template <class T, int F, int R>
+[[gnu::always_inline]] inline void multiply(const Factor<T> *a, int64_t rs, int64_t ts, const Factor<T> *b,
+                                            int64_t from, int64_t to, Vec<T> (&acc)[R][V]) {
+    using X = Vec<Factor<T>>;
+    for (int64_t t = from; t < to; t++) {
+        X x[V];
 #pragma GCC unroll 2
-        for (int v = 0; v < V; v++) acc[r][v] = Vec<T>{};
-    for (int64_t t = 0; t < n; t++) {
-        F x[V];
-        for (int v = 0; v < V; v++) x[v] = load<F>(b + (t * V + v) * W<T>);
+        for (int v = F; v < V; v++) x[v] = load<X>(b + (t * V + v) * W<T>);
 #pragma GCC unroll 12
         for (int r = 0; r < R; r++) {
-            const F k = spread<F>(a[r * rs + t * ts]);
+            const X k = spread<X>(a[r * rs + t * ts]);
 #pragma GCC unroll 2
-            for (int v = 0; v < V; v++) acc[r][v] = fma(k, x[v], acc[r][v]);
+            for (int v = F; v < V; v++) acc[r][v] = fma(k, x[v], acc[r][v]);
         }
     }
 }
 
-template <class T, int R>
-[[gnu::noinline]] void score_rows(const Factor<T> *k, int64_t stride, const Factor<T> *q, int64_t n, T factor, T *s) {
-    Vec<T> acc[R][V];
-    multiply<T, R>(k, stride, 1, q, n, acc);
+template <class T, int R> [[gnu::always_inline]] inline void begin_sums(Vec<T> (&acc)[R][V]) {
 #pragma GCC unroll 12
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 2
-        for (int v = 0; v < V; v++) store(s + (r * V + v) * W<T>, rescaled(acc[r][v], factor));
+        for (int v = 0; v < V; v++) acc[r][v] = Vec<T>{};
 }
 
-template <class T, int R>
-[[gnu::noinline]] void carry_columns(const Factor<T> *x, int64_t stride, const Factor<T> *p, int64_t n,
-                                     const Vec<T> *a, T *o) {
+template <class T, int F, int R>
+[[gnu::noinline]] void score_rows(const Factor<T> *k, int64_t stride, const Factor<T> *q, int64_t n, T factor, T *s) {
     Vec<T> acc[R][V];
-    multiply<T, R>(x, 1, stride, p, n, acc);
+    begin_sums<T, R>(acc);
+    multiply<T, F, R>(k, stride, 1, q, 0, n, acc);
+#pragma GCC unroll 12
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+        for (int v = F; v < V; v++) store(s + (r * V + v) * W<T>, rescaled(acc[r][v], factor));
+}
+
+// Of n keys' factors the first vector sees `early`. To o · a, or to nothing where o is `fresh`.
+template <class T, int R>
+[[gnu::noinline]] void carry_columns(const Factor<T> *x, int64_t stride, const Factor<T> *p, int64_t early, int64_t n,
+                                     const Vec<T> *a, bool fresh, T *o) {
+    Vec<T> acc[R][V];
+    begin_sums<T, R>(acc);
+    multiply<T, 0, R>(x, 1, stride, p, 0, early, acc);
+    multiply<T, 1, R>(x, 1, stride, p, early, n, acc);
+    const Vec<T> nothing{};
+    const T *before = fresh ? (const T *)&nothing : o;
+    const int64_t step = fresh ? 0 : W<T>;
 #pragma GCC unroll 12
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 2
         for (int v = 0; v < V; v++) {
-            T *place = o + (r * V + v) * W<T>;
-            store(place, fma(load<Vec<T>>(place), a[v], acc[r][v]));
+            const int i = r * V + v;
+            store(o + i * W<T>, fma(load<Vec<T>>(before + i * step), a[v], acc[r][v]));
         }
 }
 
@@ -100,6 +111,8 @@ template <class T> struct Block {
     int64_t head[L], index[L], lo[L], hi[L];  // of each lane: query head, query, interval
     int64_t b, kv, n;                         // lanes in use; the others repeat lane 0 and are not kept
     int64_t first, last, late_lo, early_hi;   // keys lie in [first, last), all see [late_lo, early_hi)
+    int64_t early_last;                       // keys that the first vector sees lie before it
+    bool fresh;                               // no tile has been added to o, which holds nothing yet
     Factor<T> *q;                             // D × L
     T *s, *o, *total;                         // TILE × L, Dv × L (a segment's), Dv × L
     T *added;                                 // L × TILE, lane by lane, where something is added
@@ -160,10 +173,12 @@ template <class T> void place_intervals(const Call &c, Block<T> &k) {
     for (int i = 0; i < k.L; i++) k.lo[i] = lo ? peek<int64_t>(row_of(c.lo, lo, k, i)) : 0;
     for (int i = 0; i < k.L; i++) k.hi[i] = hi ? peek<int64_t>(row_of(c.hi, hi, k, i)) : c.Nk;
     int64_t first = lo || hi ? c.Nk : 0, last = c.Nk - first, late = 0, early = c.Nk;
+    k.early_last = c.Nk;
     for (int i = 0; i < k.L && (lo || hi); i++) {
         const int64_t from = k.lo[i], to = k.hi[i];
         if (from < to) first = least(first, from), last = most(last, to);
         late = most(late, from), early = least(early, to);
+        if (i + 1 == W<T>) k.early_last = last;
     }
     k.first = first, k.last = last, k.late_lo = late, k.early_hi = early;
 }
@@ -285,7 +300,8 @@ template <class T> void hide_by_interval(const Block<T> &k, Keys keys) {
         for (int v = 0; v < V && j < keys.n; v++) {
             T *p = k.s + (j * V + v) * W<T>;
             const Vec<T> at = spread<Vec<T>>((T)j);
-            store(p, (at >= load<Vec<T>>(lo + v * W<T>)) & (at < load<Vec<T>>(hi + v * W<T>)) ? load<Vec<T>>(p) : hidden);
+            const Vec<T> from = load<Vec<T>>(lo + v * W<T>), to = load<Vec<T>>(hi + v * W<T>);
+            store(p, (at >= from) & (at < to) ? load<Vec<T>>(p) : hidden);
         }
     }
 }
@@ -296,13 +312,23 @@ template <class T> void hide_listed(const Block<T> &k, Keys keys) {
             if (keys[j] < k.lo[i] || keys[j] >= k.hi[i]) k.s[j * k.L + i] = -infinity<T>();
 }
 
+// How many of the keys, the first ones, the first vector may see. It is spared the rest, which is hidden from it.
+template <class T> int64_t early_of(const Block<T> &k, Keys keys) {
+    return keys.list ? keys.n : most<int64_t>(0, least(keys.n, k.early_last - keys.j0));
+}
+
 // Scores of the keys against the block, complete: -inf where a pair is hidden. False, and none, where
 // the mask or the bias hides all of them.
 template <class T> bool scores(const Call &c, const Block<T> &k, Rows<T> rows, Keys keys) {
     if (adds(c) && !addends(c, k, keys)) return false;
     const T factor = Units<T>(c).query;
-    in_blocks(keys.n, [&]<int R>(int64_t j) {
-        score_rows<T, R>(rows.data + j * rows.stride, rows.stride, k.q, factors_of(c.D), factor, k.s + j * k.L);
+    const int64_t early = early_of(k, keys), D = factors_of(c.D);
+    in_blocks(early, [&]<int R>(int64_t j) {
+        score_rows<T, 0, R>(rows.data + j * rows.stride, rows.stride, k.q, D, factor, k.s + j * k.L);
+    });
+    in_blocks(keys.n - early, [&]<int R>(int64_t i) {
+        const int64_t j = early + i;
+        score_rows<T, 1, R>(rows.data + j * rows.stride, rows.stride, k.q, D, factor, k.s + j * k.L);
     });
     if (c.softcap != 0) bend(c, k.s, keys.n * k.L);
     if (adds(c)) add(k, keys.n);

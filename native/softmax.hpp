@@ -77,9 +77,11 @@ void exponentials(const Units<T> &units, Block<T> &k, int64_t n, bool care, Vec<
 }
 
 template <class T>
-void carry_all(const Block<T> &k, Rows<T> values, int64_t n, const Vec<T> (&carry)[V], int64_t Dv) {
+void carry_all(const Block<T> &k, Rows<T> values, Keys keys, const Vec<T> (&carry)[V], int64_t Dv) {
+    const int64_t early = factors_of(early_of(k, keys));
     in_blocks(Dv, [&]<int R>(int64_t d) {
-        carry_columns<T, R>(values.data + d, values.stride, k.p(), factors_of(n), carry, k.o + d * k.L);
+        carry_columns<T, R>(values.data + d, values.stride, k.p(), early, factors_of(keys.n), carry, k.fresh,
+                            k.o + d * k.L);
     });
 }
 
@@ -94,7 +96,7 @@ void carry_seen(const Block<T> &k, Rows<T> values, int64_t n, const Vec<T> (&car
                 acc = fma(seen_only(values.data[t * values.stride + d], p), p, acc);
             }
             T *place = k.o + d * k.L + v * W<T>;
-            store(place, fma(load<Vec<T>>(place), carry[v], acc));
+            store(place, fma(k.fresh ? Vec<T>{} : load<Vec<T>>(place), carry[v], acc));
         }
 }
 
@@ -114,9 +116,15 @@ template <class T> bool all_finite(const T *x, int64_t n) {
     return all == 0;
 }
 
-template <class T> void begin_segment(const Call &c, Block<T> &k) {
+template <class T> void begin_segment(Block<T> &k) {
     for (int v = 0; v < V; v++) k.m[v] = spread<Vec<T>>(-infinity<T>()), k.l[v] = Vec<T>{};
-    std::memset(k.o, 0, c.Dv * k.L * sizeof(T));
+    k.fresh = true;
+}
+
+// Zeros, where no tile has been added.
+template <class T> void settle_segment(const Call &c, Block<T> &k) {
+    if (k.fresh) std::memset(k.o, 0, c.Dv * k.L * sizeof(T));
+    k.fresh = false;
 }
 
 template <class T> void begin(const Call &c, Block<T> &k) {

@@ -51,11 +51,14 @@ MISTAKES = {
         ("hidden: multiplied by 0, not selected away", "return (p == (T)0) & (1 / p < (T)0) ? Vec<T>{} : seen;", "return seen;"),
     ],
     "scores.hpp": [
-        ("output: no fresh accumulators for a tile", "            store(place, fma(load<Vec<T>>(place), a[v], acc[r][v]));",
-         "            Vec<T> sum = load<Vec<T>>(place) * a[v];\n"
+        ("output: no fresh accumulators for a tile", "            store(o + i * W<T>, fma(load<Vec<T>>(before + i * step), a[v], acc[r][v]));",
+         "            Vec<T> sum = load<Vec<T>>(before + i * step) * a[v];\n"
          "            for (int64_t t = 0; t < n; t++)\n"
          "                sum = fma(spread<Vec<T>>(x[r + t * stride]), load<Vec<T>>(p + (t * V + v) * W<T>), sum);\n"
-         "            store(place, sum);"),
+         "            store(o + i * W<T>, sum);"),
+        ("output: a tile is added to nothing, not to those before", "const int64_t step = fresh ? 0 : W<T>;", "before = (const T *)&nothing;\n    const int64_t step = 0;"),
+        ("interval: the first vector is spared a key that it sees", "least(keys.n, k.early_last - keys.j0)", "least(keys.n, k.early_last - 1 - keys.j0)"),
+        ("interval: the first vector is spared what the second does not see", "if (i + 1 == W<T>) k.early_last = last;", "if (i + 1 == k.L) k.early_last = early;"),
         ("blocks: the last one computes the first again", "of_size<REACH>(n - i - first, i + first, f);", "of_size<REACH>(n - i - first, i, f);"),
         ("softcap: without the multiplication", "cap * tanh_(load<Vec<T>>(s + i) / cap)", "tanh_(load<Vec<T>>(s + i) / cap)"),
         ("scale: base 2 without log2(e)", "(T)(c.scale * LOG2E)", "(T)c.scale"),
@@ -63,13 +66,13 @@ MISTAKES = {
         ("mask: inverted on a short last tile", "to[j] = !row[keys[j] * c.mask.column] ?", "to[j] = (row[keys[j] * c.mask.column] != 0) == (keys.n < TILE) ?"),
         ("mask: a listed key's is that of its place in the list", "row[keys[j] * c.mask.column]", "row[j * c.mask.column]"),
         ("bias: -inf does not hide a NaN score", "return x == -infinity<T>() ? x : score + x;", "return score + x;"),
-        ("interval: one key too many at its end", "(at < hi[v])", "(at <= hi[v])"),
-        ("interval: one key too few at its beginning", "(at >= lo[v])", "(at > lo[v])"),
+        ("interval: one key too many at its end", "(at < to)", "(at <= to)"),
+        ("interval: one key too few at its beginning", "(at >= from)", "(at > from)"),
         ("interval: where it begins is not looked at", "k.late_lo > keys.j0 || k.early_hi", "k.early_hi"),
         ("interval: a listed key at its end is seen", "keys[j] >= k.hi[i]", "keys[j] > k.hi[i]"),
     ],
     "softmax.hpp": [
-        ("softmax: the maximum of the tiles before is forgotten", "top[v] = k.m[v];", "top[v] = spread<Vec<T>>(-infinity<T>());"),
+        ("softmax: the maximum of the tiles before is forgotten", "top[v] = k.m[v],", "top[v] = spread<Vec<T>>(-infinity<T>()),"),
         ("softmax: the sum is not rescaled", "k.l[v] = fma(k.l[v], carry[v], sum[v]), ", "k.l[v] = k.l[v] + sum[v], "),
         ("softmax: rescaled by the wrong difference", "units.power(k.m[v] - shift[v]);", "units.power(top[v] - shift[v]);"),
         ("softmax: nothing seen yet shifts by -inf", "return m == -infinity<T>() ? Vec<T>{} : m;", "return m;"),
