@@ -100,14 +100,15 @@ def plain(query: Any, key: Any, value: Any, causal: Any, align: Any, scale: Any)
     dtype = query.dtype
     if dtype not in PLAIN or key.dtype is not dtype or value.dtype is not dtype:
         return None
-    if not query.ndim == key.ndim == value.ndim > 1 or key.shape[-2] != value.shape[-2]:
+    shape, keys, values = query.shape, key.shape, value.shape
+    if not len(shape) == len(keys) == len(values) > 1 or keys[-2] != values[-2]:
         return None
-    (Nq, D), Nk = query.shape[-2:], key.shape[-2]
+    Nq, D, Nk = shape[-2], shape[-1], keys[-2]
     start = 0 if align is None and (Nq == Nk or not causal) else _start(align, Nq, Nk)
     scale = 1 / sqrt(D) if scale is None and D else scale
     if start < 0 or not (type(scale) is float and abs(scale) < ORDINARY):
         return None
-    output = np.empty((*query.shape[:-1], value.shape[-1]), dtype)
+    output = np.empty(shape if values[-1] == D else (*shape[:-1], values[-1]), dtype)
     try:
         done = _native.plain(output, query, key, value, causal, start, scale, get_num_threads)
     except TypeError:  # strides that are no whole items
