@@ -200,7 +200,7 @@ class Buffer {
     int64_t itemsize() const { return view_.itemsize; }
     int64_t shape(int axis) const { return view_.shape[axis]; }
 
-    // Whether there is something in it, side by side in memory or not, of whole items.
+    // Whether it has rows and columns, none of its axes is empty, and all lies in whole items.
     bool is_plain() const {
         if (!got_ || view_.ndim < 2 || (size_t)view_.buf % view_.itemsize != 0) return false;
         for (int i = 0; i < view_.ndim; i++)
@@ -228,33 +228,53 @@ class Buffer {
     bool got_;
 };
 
-// Attention of three arrays that fit each other, all of one dtype, full, or causal with query 0 at `start`, by
-// the best set. False, and nothing said, for every other call, and where an output is not finite: those take
-// the road on which everything is checked and named.
-bool plain(nb::handle out, nb::handle q, nb::handle k, nb::handle v, bool causal, int64_t start, double scale,
-           nb::handle get_threads) {
-    const Buffer output(out), query(q), key(k), value(v);
-    for (const Buffer *x : {&output, &query, &key, &value})
+// Whether the arrays fit each other; their sizes.
+bool fit(const Buffer &query, const Buffer &key, const Buffer &value, Call &c) {
+    for (const Buffer *x : {&query, &key, &value})
         if (!x->is_plain()) return false;
     const int n = query.axes();
     if (n > regard::MAX_LEAD + 3 || !query.same_up_to_heads(key) || !query.same_up_to_heads(value)) return false;
-    Call c;
     c.axes = std::max(0, n - 3);
     for (int i = 0; i < c.axes; i++) c.batch *= c.lead[i] = query.shape(i);
     c.H = n < 3 ? 1 : query.shape(n - 3), c.Hkv = n < 3 ? 1 : key.shape(n - 3);
     c.Nq = query.shape(n - 2), c.Nk = key.shape(n - 2), c.D = query.shape(n - 1), c.Dv = value.shape(n - 1);
-    const bool fits = key.shape(n - 1) == c.D && value.shape(n - 2) == c.Nk && c.H % c.Hkv == 0 &&
-                      (n < 3 || value.shape(n - 3) == c.Hkv) && output.shape(n - 1) == c.Dv;
-    if (!fits || !fits_scratch(c)) return false;
+    return key.shape(n - 1) == c.D && value.shape(n - 2) == c.Nk && c.H % c.Hkv == 0 &&
+           (n < 3 || value.shape(n - 3) == c.Hkv) && fits_scratch(c);
+}
+
+// A new array of that dtype, like `query` but for its last axis.
+nb::object empty_like(const Buffer &query, int64_t last, nb::handle empty, nb::handle dtype) {
+    const int n = query.axes();
+    nb::object shape = nb::steal(PyTuple_New(n));
+    for (int i = 0; i < n && shape.is_valid(); i++) {
+        PyObject *size = PyLong_FromLongLong(i + 1 < n ? query.shape(i) : last);
+        if (!size) throw nb::python_error();
+        PyTuple_SET_ITEM(shape.ptr(), i, size);
+    }
+    if (!shape.is_valid()) throw nb::python_error();
+    return empty(shape, dtype);
+}
+
+// Attention of three arrays of that dtype, full, or causal with query 0 at `start`, by the best set; a start
+// below 0 and a scale of NaN are not said. None where they do not fit or an output is not finite: such calls
+// take the road on which everything is checked and named.
+nb::object plain(nb::handle q, nb::handle k, nb::handle v, nb::handle dtype, bool causal, int64_t start, double scale,
+                 nb::handle empty, nb::handle get_threads) {
+    const Buffer query(q), key(k), value(v);
+    Call c;
+    if (!fit(query, key, value, c) || (causal && start < 0 && c.Nq != c.Nk)) return nb::none();
+    const nb::object out = empty_like(query, c.Dv, empty, dtype);
+    const Buffer output(out);
     const Type type = query.itemsize() == 2 ? Type::f16 : query.itemsize() == 4 ? Type::f32 : Type::f64;
     c.query = query.array(type), c.key = key.array(type);
     c.value = value.array(type), c.output = output.array(type);
+    if (std::isnan(scale)) scale = 1 / std::sqrt((double)c.D);
     c.scale = type == Type::f64 ? scale : (float)scale;
     std::vector<int64_t> hi(causal ? c.Nq : 0);
-    for (int64_t i = 0; i < (int64_t)hi.size(); i++) hi[i] = std::min(start + i + 1, c.Nk);
+    for (int64_t i = 0; i < (int64_t)hi.size(); i++) hi[i] = std::min(std::max<int64_t>(start, 0) + i + 1, c.Nk);
     if (causal) c.hi.data = (char *)hi.data(), c.hi.type = Type::i64, c.hi.row = 8;
     const int64_t threads = regard::is_small(c) ? 1 : nb::cast<int64_t>(get_threads());
-    return !compute(*available().all.back(), c, threads).strange;
+    return compute(*available().all.back(), c, threads).strange ? nb::none() : out;
 }
 
 // The limits of the machine, of one set, for the benchmarks.
@@ -315,8 +335,9 @@ NB_MODULE(_native, m) {
     m.def("sets", [] { return names_of(available().all); },
           "Names of the instruction sets that this machine can run, the best last.");
     m.def("pair_sets", [] { return names_of(available().pairs); }, "Those that compute bfloat16 alone.");
-    m.def("plain", &plain, nb::arg("output"), nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("causal"),
-          nb::arg("start"), nb::arg("scale"), nb::arg("get_threads"), "Whether the call was plain, and is computed.");
+    m.def("plain", &plain, nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("dtype"), nb::arg("causal"),
+          nb::arg("start"), nb::arg("scale"), nb::arg("empty"), nb::arg("get_threads"),
+          "The output of a plain call, or None.");
     m.def("multiply_adds", &multiply_adds, nb::arg("set"), nb::arg("steps"), nb::arg("wide"), nb::arg("threads"),
           "Multiply-adds in registers; returns how many operations, of float64 if wide.");
     m.def("read", &read_all, nb::arg("set"), nb::arg("bytes"), nb::arg("threads"),

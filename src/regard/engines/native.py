@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from math import prod, sqrt
+from math import nan, prod
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,11 @@ if WHY_NOT:
     SETS, PAIRS = [], []
 
 MOST_LEAD = 8  # axes before the heads
-CODES = {np.dtype(np.float16): 0, np.dtype(np.float32): 2, np.dtype(np.float64): 3}
+CODES = {np.dtype(np.float32): 2, np.dtype(np.float64): 3, np.dtype(np.float16): 0}
 BFLOAT16 = 1
 PLAIN = tuple(CODES)
 ORDINARY = 1e30  # scales below have room in every unit
+NOT_SAID = nan  # a scale that the call leaves to the head size
 
 
 def best(problem: Problem) -> str:
@@ -92,7 +93,7 @@ def plain(query: Any, key: Any, value: Any, causal: Any, align: Any, scale: Any)
     """The output of a call that is plain, as most are; None for all others.
 
     Plain are three arrays of one dtype and of shapes that fit, full or causal: checked in C++, in a
-    few microseconds. What is not, or would be an error, is left to the road on which everything is
+    microsecond. What is not, or would be an error, is left to the road on which everything is
     checked and named.
     """
     if not (SETS and type(query) is type(key) is type(value) is np.ndarray):
@@ -100,20 +101,21 @@ def plain(query: Any, key: Any, value: Any, causal: Any, align: Any, scale: Any)
     dtype = query.dtype
     if dtype not in PLAIN or key.dtype is not dtype or value.dtype is not dtype:
         return None
-    shape, keys, values = query.shape, key.shape, value.shape
-    if not len(shape) == len(keys) == len(values) > 1 or keys[-2] != values[-2]:
+    start = -1
+    if align is not None:
+        if query.ndim < 2 or key.ndim < 2:
+            return None
+        start = _start(align, query.shape[-2], key.shape[-2])
+        if start < 0:
+            return None
+    if scale is None:
+        scale = NOT_SAID
+    elif not (type(scale) is float and abs(scale) < ORDINARY):
         return None
-    Nq, D, Nk = shape[-2], shape[-1], keys[-2]
-    start = 0 if align is None and (Nq == Nk or not causal) else _start(align, Nq, Nk)
-    scale = 1 / sqrt(D) if scale is None and D else scale
-    if start < 0 or not (type(scale) is float and abs(scale) < ORDINARY):
-        return None
-    output = np.empty(shape if values[-1] == D else (*shape[:-1], values[-1]), dtype)
-    try:
-        done = _native.plain(output, query, key, value, causal, start, scale, get_num_threads)
-    except TypeError:  # strides that are no whole items
-        return None
-    return output if done else None
+    output: Array | None = _native.plain(
+        query, key, value, dtype, causal, start, scale, np.empty, get_num_threads
+    )
+    return output
 
 
 def _start(align: Any, Nq: int, Nk: int) -> int:
