@@ -1,5 +1,10 @@
 """The cache: it holds what was appended, and attention over it is attention over all."""
 
+import copy
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from helpers import ENGINES, NATIVE, draw, draw_call
@@ -63,6 +68,49 @@ def test_a_fork_shares_until_both_have_grown():
     cache.append(*rows(2, 1))
     assert np.shares_memory(twin.key, cache.key)
     twin.append(*rows(3, 1))
+    assert not np.shares_memory(twin.key, cache.key)
+
+
+def test_forks_grow_at_the_same_time_each_in_a_thread(monkeypatch):
+    """One may go on where they all were; which it is, only one of them may decide."""
+    write, begin, (key, value) = regard.cache._Rows.write, threading.Barrier(4), rows(1, 7)
+    monkeypatch.setattr(regard.cache._Rows, "write", lambda *a: (time.sleep(1e-3), write(*a)))
+    cache = KVCache(room=256)
+    cache.append(key, value)
+
+    def grow(fork, i):
+        new = [np.full_like(x, i) for x in (key, value)]
+        begin.wait()
+        for _ in range(5):
+            fork.append(*new)
+            fork.fork()  # and is gone
+        return all((x[..., 7:, :] == i).all() for x in (fork.key, fork.value))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(grow, [cache.fork() for _ in range(4)], range(4)))
+    np.testing.assert_array_equal(cache.key, key)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_grows_apart(copied, dtype):
+    copied(KVCache()).append(*rows(1, 11))
+    cache = KVCache(dtype=dtype)
+    cache.append(*rows(1, 11))
+    twin = copied(cache)
+    cache.append(*rows(2, 1))
+    before = cache.key.copy(), cache.value.copy()
+    twin.append(*rows(3, 1))
+    np.testing.assert_array_equal(cache.key, before[0])
+    np.testing.assert_array_equal(cache.value, before[1])
+    np.testing.assert_array_equal(twin.key[..., :11, :], before[0][..., :11, :])
+
+
+def test_a_deep_copy_shares_nothing():
+    cache = KVCache()
+    cache.append(*rows(1, 11))
+    twin = copy.deepcopy(cache)
+    np.testing.assert_array_equal(twin.value, cache.value)
     assert not np.shares_memory(twin.key, cache.key)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 import numpy as np
 
@@ -112,12 +113,10 @@ class KVCache:
         if self._store is None or not self._store.fits(key, value):
             self._check(key, value)
         self._drop()
-        n, at = key.shape[-2], self._end - self._begin
-        self._make_room(key, value)
-        store = self._held()
-        store.keys.write(self._end, key)
-        store.values.write(self._end, value)
-        self._end += n
+        at = self._end - self._begin
+        if self._store is None or not self._store.take(self, key, value):
+            self._move(key, value)
+            self._held().take(self, key, value)
         return at
 
     def truncate(self, n: int) -> None:
@@ -140,13 +139,22 @@ class KVCache:
     def fork(self) -> KVCache:
         """Another cache with the same tokens, which from here on grows apart.
 
-        Nothing is copied until both have grown: then the second to grow takes a copy.
+        Nothing is copied until both have grown: then the second to grow takes a copy. Threads may
+        grow one each at the same time.
         """
         twin = KVCache(dtype=self.dtype, window=self.window, room=self._room)
         twin.start, twin._store = self.start, self._store
         twin._begin, twin._end = self._begin, self._end
         if self._store is not None:
-            self._store.holders.add(twin)
+            self._store.add(twin)
+        return twin
+
+    __copy__ = fork
+
+    def __deepcopy__(self, _: Any) -> KVCache:
+        twin = self.fork()
+        if twin._store is not None:
+            twin._move(self.key[..., :0, :], self.value[..., :0, :])
         return twin
 
     def _held(self) -> _Store:
@@ -178,35 +186,28 @@ class KVCache:
         self.start += dropped
         self._begin += dropped
 
-    def _make_room(self, key: Array, value: Array) -> None:
-        """A place for the tokens where nobody else's lie; what is held moves only if it must."""
-        n, held = key.shape[-2], self._end - self._begin
-        store = self._store
-        if store is not None and self._end + n <= store.room and self._is_last(store):
-            return
+    def _move(self, key: Array, value: Array) -> None:
+        """To a store of its own, with room for these tokens and more."""
+        n, held, store = key.shape[-2], self._end - self._begin, self._store
         self.dtype = _checked_dtype(key.dtype) if self.dtype is None else self.dtype
         larger = _Store(key, value, self.dtype, max(self._room, 2 * held, held + n))
         if store is not None:
             larger.keys.copy(store.keys, self._begin, self._end)
             larger.values.copy(store.values, self._begin, self._end)
-            store.holders.discard(self)
-        larger.holders.add(self)
+            store.leave(self)
+        larger.add(self)
         self._store, self._begin, self._end = larger, 0, held
-
-    def _is_last(self, store: _Store) -> bool:
-        if len(store.holders) == 1:
-            return True
-        return all(twin is self or twin._end <= self._end for twin in store.holders)
 
 
 class _Store:
-    """Room for tokens, and the caches that hold some of them."""
+    """Room for tokens, and the caches that hold some of them; each may be a thread's own."""
 
     def __init__(self, key: Array, value: Array, dtype: np.dtype[Any], room: int) -> None:
         self.room = room
         self.keys = _Rows((*key.shape[:-2], room, key.shape[-1]), dtype)
         self.values = _Rows((*value.shape[:-2], room, value.shape[-1]), dtype)
-        self.holders: WeakSet[KVCache] = WeakSet()
+        self._holders: list[ref[KVCache]] = []
+        self._lock = Lock()
 
     @property
     def nbytes(self) -> int:
@@ -215,6 +216,32 @@ class _Store:
     def fits(self, key: Array, value: Array) -> bool:
         """Whether these are surely such tokens; if not, a closer look decides."""
         return self.keys.fits(key) and self.values.fits(value) and key.shape[-2] == value.shape[-2]
+
+    def add(self, cache: KVCache) -> None:
+        with self._lock:
+            self._holders.append(ref(cache))
+
+    def leave(self, cache: KVCache) -> None:
+        with self._lock:
+            self._holders.remove(ref(cache))
+
+    def take(self, cache: KVCache, key: Array, value: Array) -> bool:
+        """Write a cache's next tokens after its own, unless room is short or others' lie there."""
+        end = cache._end + key.shape[-2]
+        with self._lock:
+            if end > self.room or not self._is_last(cache):
+                return False
+            self.keys.write(cache._end, key)
+            self.values.write(cache._end, value)
+            cache._end = end
+        return True
+
+    def _is_last(self, cache: KVCache) -> bool:
+        if len(self._holders) > 1:
+            self._holders = [holder for holder in self._holders if holder() is not None]
+        return len(self._holders) == 1 or all(
+            (twin := holder()) is None or twin._end <= cache._end for holder in self._holders
+        )
 
 
 class _Rows:
