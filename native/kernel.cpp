@@ -28,8 +28,10 @@ template <class T> struct Plan {
 
     explicit Plan(const Call &c) {
         blocks = (c.rows() + L - 1) / L;
-        const int64_t at_most = least(GROUP_BYTES / block_bytes<T>(c), c.batch * c.Hkv * blocks / GROUPS);
-        together = most<int64_t>(1, least(least(GROUP, blocks), at_most));
+        together = 1, groups = blocks;
+        const int64_t at_most = least(least(GROUP, blocks), c.batch * c.Hkv * blocks / GROUPS);
+        if (at_most < 2) return;
+        together = most<int64_t>(1, least(at_most, GROUP_BYTES / block_bytes<T>(c)));
         groups = (blocks + together - 1) / together;
     }
     int64_t items(const Call &c) const { return c.batch * c.Hkv * groups; }
@@ -54,13 +56,13 @@ template <class T> int64_t open_item(const Call &c, int64_t item, Block<T> *&blo
         Block<T> &k = blocks[i - from];
         k.b = b, k.kv = kv;
         scratch = aligned(lay_out(c, k, scratch));
-        int64_t head[Block<T>::L], index[Block<T>::L], n = 0;
-        int64_t h = kv * c.group() + i * k.L / c.Nq, q = i * k.L % c.Nq;
-        for (int64_t r = i * k.L; r < least(c.rows(), (i + 1) * k.L); r++, n++) {
-            head[n] = h, index[n] = q++;
-            if (q == c.Nq) q = 0, h++;
+        const int64_t first = i * k.L, n = least<int64_t>(k.L, c.rows() - first);
+        for (int64_t lane = 0, next; lane < n; lane = next) {  // head by head
+            const int64_t h = kv * c.group() + (first + lane) / c.Nq, q = (first + lane) % c.Nq;
+            next = least(n, lane + c.Nq - q);
+            for (int64_t l = lane; l < next; l++) k.head[l] = h, k.index[l] = q + l - lane;
         }
-        place_queries(c, k, head, index, n);
+        place_queries(c, k, n);
     }
     return to - from;
 }
@@ -94,28 +96,30 @@ void through_tile(const Call &c, const Units<T> &units, Block<T> *blocks, int64_
 }
 
 // A segment's sums of each block: (m, l, o). If one is not finite some value may be, of a pair that is
-// hidden: then once more, with care.
+// hidden: then once more, with care. Whether all are finite.
 template <class T>
-void run_segment(const Call &c, Block<T> *blocks, int64_t n, int64_t segment, char *scratch, Watch &watch) {
+bool run_segment(const Call &c, Block<T> *blocks, int64_t n, int64_t segment, char *scratch, Watch &watch) {
     const Units<T> units(c);
     int64_t first, last;
     seen_by(c, blocks, n, first, last);
     first = most(first, segment * SEGMENT);
     last = least(last, least(c.Nk, (segment + 1) * SEGMENT));
+    bool finite = false;
     for (bool care : {false, true}) {
+        if (finite) break;
         for (int64_t i = 0; i < n; i++) begin_segment(blocks[i]);
         if (are_few<T>(c) && !care)
             settle_segment(c, *blocks), few_through_segment(c, units, *blocks, first, last, scratch, watch);
         else
             for (int64_t j0 = first / TILE * TILE; j0 < last && !watch.stopped(); j0 += TILE)
                 through_tile(c, units, blocks, n, {j0, least<int64_t>(TILE, c.Nk - j0)}, care, (Factor<T> *)scratch);
-        bool finite = true;
+        finite = true;
         for (int64_t i = 0; i < n; i++) {
             settle_segment(c, blocks[i]);
             finite &= all_finite(blocks[i].o, c.Dv * blocks[i].L);
         }
-        if (finite) return;
     }
+    return finite;
 }
 
 // A segment's sums of a block, as they lie in `partials`.
@@ -145,15 +149,16 @@ void run_item(const Call &c, int64_t item, int64_t segment, char *partials, char
     int64_t first, last;  // segments that no row sees change nothing: they are left out
     seen_by(c, blocks, n, first, last);
     for (int64_t i = 0; i < n && first >= last; i++) begin(c, blocks[i]);
+    bool finite = false;
     for (int64_t s = first / SEGMENT; s * SEGMENT < last; s++) {
-        run_segment(c, blocks, n, s, scratch, watch);
+        finite = run_segment(c, blocks, n, s, scratch, watch) && s == first / SEGMENT;
         for (int64_t i = 0; i < n; i++)
             if (s == first / SEGMENT)
                 adopt_segment(blocks[i]);
             else
                 merge_segment(units, c, blocks[i], blocks[i].m, blocks[i].l, blocks[i].o);
     }
-    for (int64_t i = 0; i < n; i++) finish(c, blocks[i]);
+    for (int64_t i = 0; i < n; i++) finish(c, blocks[i], finite);
 }
 
 template <class T>
@@ -170,7 +175,7 @@ void merge_item(const Call &c, int64_t item, int64_t segments, const char *parti
             std::memcpy(blocks[i].o, from + sizeof p, c.Dv * blocks[i].L * sizeof(T));
             merge_segment(units, c, blocks[i], p.m, p.l, blocks[i].o);
         }
-        finish(c, blocks[i]);
+        finish(c, blocks[i], false);
     }
 }
 
@@ -183,10 +188,9 @@ void weigh(const Call &c, int64_t b, int64_t head, const int64_t *rows, int64_t 
     k.b = b, k.kv = head / c.group();
     Factor<T> *packed = (Factor<T> *)lay_out(c, k, aligned(scratch));
     for (int64_t i = 0; i < n; i += L) {
-        int64_t heads[L];
         const int64_t lanes = least<int64_t>(L, n - i);
-        for (int64_t lane = 0; lane < lanes; lane++) heads[lane] = head;
-        place_queries(c, k, heads, rows + i, lanes);
+        for (int64_t lane = 0; lane < lanes; lane++) k.head[lane] = head, k.index[lane] = rows[i + lane];
+        place_queries(c, k, lanes);
         for (int64_t j = 0; j < m; j += TILE) {
             const Keys some{0, least<int64_t>(TILE, m - j), keys + j};
             const Rows<T> x = key_rows<T>(c.key, c.at(c.key, b, k.kv), some.list, 0, some.n, c.D, packed);

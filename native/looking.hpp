@@ -174,9 +174,8 @@ template <class T>
 void open_gaze(const Call &c, const Looking &what, Gaze<T> &g, int64_t head, int64_t first, int64_t n,
                int64_t pool0) {
     Block<T> &k = g.block;
-    int64_t heads[Block<T>::L], index[Block<T>::L];
-    for (int64_t i = 0; i < n; i++) heads[i] = head, index[i] = first + i;
-    place_queries(c, k, heads, index, n);
+    for (int64_t i = 0; i < n; i++) k.head[i] = head, k.index[i] = first + i;
+    place_queries(c, k, n);
     for (int64_t i = n; i < k.L; i++) k.lo[i] = k.hi[i] = 0, k.early_hi = 0;
     g.row = (k.b * c.H + head) * c.Nq + first;
     for (int i = 0; i < k.L; i++) {

@@ -183,11 +183,10 @@ template <class T> void place_intervals(const Call &c, Block<T> &k) {
     k.first = first, k.last = last, k.late_lo = late, k.early_hi = early;
 }
 
-template <class T>
-void place_queries(const Call &c, Block<T> &k, const int64_t *head, const int64_t *index, int64_t n) {
+// The queries that the first n lanes name, each by its head and its index.
+template <class T> void place_queries(const Call &c, Block<T> &k, int64_t n) {
     k.n = n;
-    for (int i = 0; i < n; i++) k.head[i] = head[i], k.index[i] = index[i];
-    for (int64_t i = n; i < k.L; i++) k.head[i] = head[0], k.index[i] = index[0];
+    for (int64_t i = n; i < k.L; i++) k.head[i] = k.head[0], k.index[i] = k.index[0];
     place_intervals(c, k);
     for (int i = 0; i < k.L; i += W<T>) transpose_queries(c, k, Units<T>(c).query, i);
 }

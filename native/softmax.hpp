@@ -189,9 +189,10 @@ template <class T> void write_rows(const Call &c, const Block<T> &k, const Vec<T
                      k.total[d * k.L + i] * r[i / W<T>][i % W<T>] + 0);
 }
 
-template <class T> void finish(const Call &c, Block<T> &k) {
+// `finite`: the totals are known to be.
+template <class T> void finish(const Call &c, Block<T> &k, bool finite) {
     if (c.sinks) merge_sinks(c, k);
-    if (c.strange && !all_finite(k.total, c.Dv * k.L)) c.strange->store(true, std::memory_order_relaxed);
+    if (c.strange && !finite && !all_finite(k.total, c.Dv * k.L)) c.strange->store(true, std::memory_order_relaxed);
     Vec<T> r[V];
     for (int v = 0; v < V; v++) r[v] = k.S[v] == (T)0 ? Vec<T>{} : (T)1 / k.S[v];
     write_rows(c, k, r);

@@ -96,7 +96,7 @@ MISTAKES = {
     "kernel.cpp": [
         ("segments: a short last one is skipped", "s * SEGMENT < last; s++", "s * SEGMENT < last - 3; s++"),
         ("segments: merged in reverse", "for (int64_t s = 0; s < segments; s++) {", "for (int64_t s = segments - 1; s >= 0; s--) {"),
-        ("heads: query head h reads key head h % Hkv", "head[n] = h, ", "head[n] = h % c.group() * c.Hkv + h / c.group(), "),
+        ("heads: query head h reads key head h % Hkv", "k.head[l] = h, ", "k.head[l] = h % c.group() * c.Hkv + h / c.group(), "),
         ("tiles: the last key of a block's is left out", "least(tile.j0 + tile.n, factors_of(k.last) * EACH) - from", "least(tile.j0 + tile.n - (tile.n == TILE), factors_of(k.last) * EACH) - from"),
         ("hidden: a sum that is not finite is not looked at again", "if (finite) return;", "return;"),
         ("weights: not divided by the sum", "(T)0 : p * r;", "(T)0 : p;"),
