@@ -8,9 +8,13 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #ifndef _WIN32
 #include <pthread.h>
+#endif
+#ifdef __linux__
+#include <sched.h>
 #endif
 
 namespace regard {
@@ -42,6 +46,7 @@ class Pool {
             const std::function<void()> &poll) {
         Job job{&task, n};
         const int helpers = started(threads - 1);
+        keep_away();
         {
             std::lock_guard<std::mutex> lock(mutex_);
             job_ = &job;
@@ -64,6 +69,8 @@ class Pool {
     Job *job_ = nullptr;
     int threads_ = 0, wanted_ = 0;
     std::atomic<int> working_{0};
+    std::vector<std::thread::native_handle_type> handles_;
+    int avoided_ = -1;  // the core that the helpers keep away from
 
     // Whether the others have done their tasks within so short a time.
     bool look_out() const {
@@ -89,13 +96,29 @@ class Pool {
     int started(int helpers) {
         while (threads_ < helpers) {
             try {
-                std::thread(&Pool::serve, this).detach();
+                handles_.reserve(threads_ + 1);
+                std::thread helper(&Pool::serve, this);
+                handles_.push_back(helper.native_handle());
+                helper.detach();
             } catch (const std::exception &) {  // no thread, or no memory for one
                 return threads_;
             }
-            threads_++;
+            threads_++, avoided_ = -1;
         }
         return helpers;
+    }
+
+    // Linux may wake a helper on its caller's own core, where the two only take turns, and leave it there.
+    void keep_away() {
+#ifdef __linux__
+        const int here = sched_getcpu();
+        cpu_set_t cores;
+        if (here < 0 || here == avoided_ || sched_getaffinity(0, sizeof cores, &cores) != 0) return;
+        CPU_CLR(here, &cores);
+        if (CPU_COUNT(&cores) < threads_) return;
+        for (const auto helper : handles_) pthread_setaffinity_np(helper, sizeof cores, &cores);
+        avoided_ = here;
+#endif
     }
 
     void serve() {
