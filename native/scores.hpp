@@ -157,11 +157,18 @@ template <class T> void transpose_queries(const Call &c, Block<T> &k, T factor, 
     const char *base = c.at(c.query, k.b, 0), *row[W<T>];
     for (int w = 0; w < W<T>; w++) row[w] = row_of(c.query, base, k, first + w);
     int64_t d = 0;
-    for (; d + W<T> <= c.D / EACH && dense(c.query) && c.query.type == stored<T>(); d += W<T>) {
-        Vec<Factor<T>> x[W<T>];
-        for (int w = 0; w < W<T>; w++) x[w] = scaled(load<Vec<Factor<T>>>((const Factor<T> *)row[w] + d), factor);
-        transpose<Factor<T>>(x);
-        for (int w = 0; w < W<T>; w++) store(k.q + (d + w) * k.L + first, x[w]);
+    const auto squares = [&]<class X>(X) {
+        for (; d + W<T> <= c.D / EACH && dense(c.query); d += W<T>) {
+            Vec<Factor<T>> x[W<T>];
+            for (int w = 0; w < W<T>; w++) x[w] = scaled(wide((const X *)row[w] + d), factor);
+            transpose<Factor<T>>(x);
+            for (int w = 0; w < W<T>; w++) store(k.q + (d + w) * k.L + first, x[w]);
+        }
+    };
+    if (c.query.type == stored<T>()) squares(Factor<T>{});
+    if constexpr (sizeof(T) == 4 && !PAIRS) {
+        if (c.query.type == Type::f16) squares(Half{});
+        if (c.query.type == Type::bf16) squares(Brain{});
     }
     for (; d < factors_of(c.D); d++)
         for (int w = 0; w < W<T>; w++) k.q[d * k.L + first + w] = query_factor(c.query, row[w], d, c.D, factor);

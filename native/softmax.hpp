@@ -176,7 +176,7 @@ template <class T> void write_rows(const Call &c, const Block<T> &k, const Vec<T
     for (int64_t i = 0; i < k.n; i++) row[i] = (char *)row_of(c.output, base, k, i);
     int64_t d = 0;
     for (; d + W<T> <= c.Dv && dense(c.output); d += W<T>)
-        for (int v = 0; v < V; v++) {
+        for (int v = 0; v < V && v * W<T> < k.n; v++) {
             Vec<T> x[W<T>];
             for (int w = 0; w < W<T>; w++) x[w] = load<Vec<T>>(k.total + (d + w) * k.L + v * W<T>) * r[v] + Vec<T>{};
             transpose<T>(x);
