@@ -8,7 +8,8 @@
 namespace REGARD_ISA {
 namespace {
 
-constexpr int CHAINS = VECTOR_BYTES == 64 ? 16 : 10;  // that no multiply-add waits for the one before it, and all are in registers
+// So many that no multiply-add waits for the one before it, and that all are in registers.
+constexpr int CHAINS = VECTOR_BYTES == 64 ? 16 : 10;
 
 // Adds the product of what is in a and b, again and again.
 template <class T, class F> double multiply_adds_of(int64_t steps, F a, F b) {

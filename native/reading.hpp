@@ -205,6 +205,16 @@ template <> inline Vec<float> wide_parts<float, Brain>(const char *const *part, 
     return (Vec<float>)_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves(part[0] + offset, part[1] + offset)), 16);
 }
 #endif
+#if defined(__AVX512F__)
+// The even or the odd ones of pairs of numbers.
+inline Vec<float> of_pairs(Vec<float> x, bool odd, Half) {
+    const Words low = odd ? (Words)x >> 16 : (Words)x;
+    return (Vec<float>)_mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)low));
+}
+inline Vec<float> of_pairs(Vec<float> x, bool odd, Brain) {
+    return (Vec<float>)(odd ? (Words)x & 0xffff0000 : (Words)x << 16);
+}
+#endif
 // The first n < W numbers of one, the others 0.
 template <class T, class X> inline Vec<T> wide(const X *p, int64_t n) {
     Vec<T> x{};

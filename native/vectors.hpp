@@ -82,6 +82,33 @@ template <class T, int P = 16 / sizeof(T)> [[gnu::always_inline]] inline void tr
     }
 }
 
+// A vector, half of it from a and half from b.
+template <class T> [[gnu::always_inline]] inline Vec<T> of_halves(const void *a, const void *b) {
+#if defined(__AVX512F__)
+    const __m512d low = _mm512_castpd256_pd512(_mm256_loadu_pd((const double *)a));
+    return (Vec<T>)_mm512_mask_broadcast_f64x4(low, 0xf0, _mm256_loadu_pd((const double *)b));  // no shuffle
+#else
+    Vec<T> x;
+    std::memcpy(&x, a, sizeof x / 2);
+    std::memcpy((char *)&x + sizeof x / 2, b, sizeof x / 2);
+    return x;
+#endif
+}
+
+// Squares within each half of a vector of four parts.
+template <class T> [[gnu::always_inline]] inline void transpose_halves(Vec<T> *a) {
+    constexpr int W = Vectors<T>::lanes, P = 16 / sizeof(T);
+    constexpr auto all = std::make_index_sequence<W>();
+    transpose_parts<T>(a);
+    transpose_parts<T>(a + P);
+#pragma GCC unroll 4
+    for (int r = 0; r < P; r++) {  // the second part of row r and the first of row r + P change places
+        const Vec<T> x = a[r], y = a[r + P];
+        a[r] = pick(x, y, [](int l) { return l / (2 * P) * 2 * P + l % P + l / P % 2 * W; }, all);
+        a[r + P] = pick(x, y, [](int l) { return l / (2 * P) * 2 * P + P + l % P + l / P % 2 * W; }, all);
+    }
+}
+
 // A square of W × W numbers, a row in each vector, becomes its transpose: within parts, then part by part.
 template <class T> [[gnu::always_inline]] inline void transpose(Vec<T> (&a)[Vectors<T>::lanes]) {
     constexpr int W = Vectors<T>::lanes, P = 16 / sizeof(T);
