@@ -5,6 +5,7 @@ import pytest
 from helpers import ENGINES
 from oracles.onnx_attention import cases, run
 
+pytest.importorskip("onnx", reason="onnx is not installed")
 CASES = cases()
 
 
