@@ -1,12 +1,14 @@
 """What a call does to the process around it: Ctrl-C, fork, threads, imports."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from helpers import draw_call, run_python, wait_for_ctrl_c
 
 import regard
+from regard.files import written_beside
 
 
 def test_ctrl_c_stops_a_long_call_and_the_next_one_works():
@@ -54,3 +56,18 @@ def test_numpy_s_error_state_is_left_as_it_was():
     before = np.geterr()
     regard.attention(q, k, v, causal=True)
     assert np.geterr() == before
+
+
+def test_threads_that_write_the_same_file_leave_it_whole(tmp_path):
+    file = tmp_path / "page.html"
+
+    def write():
+        with written_beside(file) as beside:
+            beside.write_text("second")
+
+    with written_beside(file) as beside, ThreadPoolExecutor(1) as thread:
+        beside.write_text("first")
+        thread.submit(write).result()
+        assert file.read_text() == "second"
+    assert file.read_text() == "first"
+    assert [*tmp_path.iterdir()] == [file]

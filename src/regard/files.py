@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_native_id
 
 __all__ = ["written_beside"]
 
@@ -16,7 +16,7 @@ def written_beside(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         yield path
         return
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.{get_native_id()}")
     try:
         yield beside
         beside.replace(path)
