@@ -19,8 +19,8 @@ qemu-aarch64 "$work/neon"
 unit g++ baseline 16 -march=x86-64
 qemu-x86_64 -cpu Nehalem "$work/baseline"
 
-cd "$work"  # NumPy's own library takes the emulated processor for a newer one
-OPENBLAS_CORETYPE=Nehalem qemu-x86_64 -cpu Nehalem "$(python -c 'import os, sys; print(os.path.realpath(sys.executable))')" - <<PYTHON
+cd "$work"
+env -u OPENBLAS_CORETYPE qemu-x86_64 -cpu Nehalem "$(python -c 'import os, sys; print(os.path.realpath(sys.executable))')" - <<PYTHON
 import sys
 sys.path[:0] = """$(python -c 'import sys; print("\n".join(sys.path))')""".split()
 import numpy as np, regard
