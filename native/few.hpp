@@ -70,7 +70,7 @@ void carry_lanes(const Call &c, const Block<T> &k, const Strip<T> &strip, int i,
     const bool by_rows = Q == 1 && sizeof(X) > 2;
     const int64_t together = Dv <= R * W<T> ? all : by_rows ? 1 : most<int64_t>(1, STRIP / bytes / ROWS) * ROWS;
     const int64_t share = Ahead::ROW / some_columns;
-    Ahead ahead(values, bytes);
+    Ahead ahead(values, bytes, AHEAD<X, Q>);
     for (int64_t j = 0; j < all; j += together) {
         const int64_t n = least(together, all - j);
         const char *rows = values.data + j * stride;

@@ -9,7 +9,7 @@ namespace {
 
 // Bytes that are asked for before they are read, and into which cache: the first-level one (3) where it has room for
 // them beside what is read in turns, else the second-level one (2).
-constexpr int AHEAD = VECTOR_BYTES == 64 ? 12288 : 16384;
+template <class X, int Q> constexpr int AHEAD = VECTOR_BYTES < 64 ? 16384 : Q == 1 && sizeof(X) > 2 ? 8192 : 12288;
 constexpr int CACHE = VECTOR_BYTES == 64 ? 3 : 2;
 
 // Whether a vector of keys takes halves of two, not parts of several.
@@ -38,7 +38,8 @@ class Ahead {
 
   public:
     static constexpr int64_t ROW = 1 << 16;  // what a row counts
-    Ahead(const Stream &rows, int64_t bytes) : rows_(rows), bytes_(bytes), row_(AHEAD / bytes), due_(row_ * ROW) {}
+    Ahead(const Stream &rows, int64_t bytes, int64_t distance)
+        : rows_(rows), bytes_(bytes), row_(distance / bytes), due_(row_ * ROW) {}
     [[gnu::always_inline]] void ask(int64_t share) {
         for (due_ += share; row_ * ROW < due_; row_++) {
             const char *line = rows_[row_], *const end = line + bytes_;
@@ -184,7 +185,7 @@ void score_lanes(const Call &c, const Block<T> &k, const Strip<T> &strip, int i,
     constexpr int GROUPS = HALVES && sizeof(X) > 2 ? 1 : 2, N = GROUPS * W<T>;
     const int64_t D = factors_of(c.D), bytes = D * (int64_t)sizeof(X);
     const int64_t share = N * Ahead::ROW / most<int64_t>(1, D / DEPTHS);
-    Ahead ahead(keys, bytes);
+    Ahead ahead(keys, bytes, AHEAD<X, Q>);
     const char *data = keys.data;
     int64_t stride = keys.stride, n = keys.n;
     if (n < N) {  // nothing is read beyond the last key
