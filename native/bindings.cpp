@@ -99,10 +99,10 @@ regard::Ran compute(const Kernels &kernels, const Call &call, int64_t threads) {
     return ran;
 }
 
-// Its methods lock it until they have copied what they need, also where Python has no lock itself.
 // Whether products of sizes, which views of no memory can have, stay within 64 bits.
 bool fits_scratch(const Call &c) { return c.D <= int64_t(1) << 40 && c.Dv <= int64_t(1) << 40; }
 
+// Its methods lock it until they have copied what they need, also where Python has no lock itself.
 class NativeCall {
   public:
     NativeCall(const std::string &set, Given query, Given key, Given value, int query_type, int key_type,
