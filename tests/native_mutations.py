@@ -54,7 +54,7 @@ MISTAKES = {
         ("output: no fresh accumulators for a tile", "            store(o + i * W<T>, fma(load<Vec<T>>(before + i * step), a[v], acc[r][v]));",
          "            Vec<T> sum = load<Vec<T>>(before + i * step) * a[v];\n"
          "            for (int64_t t = 0; t < n; t++)\n"
-         "                sum = fma(spread<Vec<T>>(x[r + t * stride]), load<Vec<T>>(p + (t * V + v) * W<T>), sum);\n"
+         "                sum = fma(spread<Vec<Factor<T>>>(x[r + t * stride]), load<Vec<Factor<T>>>(p + (t * V + v) * W<T>), sum);\n"
          "            store(o + i * W<T>, sum);"),
         ("output: a tile is added to nothing, not to those before", "const int64_t step = fresh ? 0 : W<T>;", "before = (const T *)&nothing;\n    const int64_t step = 0;"),
         ("interval: the first vector is spared a key that it sees", "least(keys.n, k.early_last - keys.j0)", "least(keys.n, k.early_last - 1 - keys.j0)"),
