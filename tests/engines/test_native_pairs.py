@@ -9,8 +9,6 @@ from regard.engines import native
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 BRAIN = np.dtype(ml_dtypes.bfloat16)
-WHY = native.WHY_NOT or "this processor has no dot products of bfloat16"
-pytestmark = pytest.mark.skipif(not native.PAIRS, reason=WHY)
 
 
 @pytest.fixture
